@@ -1,0 +1,1 @@
+"""Recording of a job from inside its processes, without a change to anyone's script."""

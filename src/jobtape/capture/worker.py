@@ -1,0 +1,174 @@
+"""The worker's bridge: what a worker knows of its own end, recorded from inside.
+
+Started before the script's first line (by the agent's bridge) or at ``import torch`` (a job without an agent). It chains
+``sys.excepthook``, ``threading.excepthook``, ``sys.exit``, ``os._exit`` and faulthandler: each does what it did, after a
+record. It waits for nothing: each record is one write to the local tape.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NoReturn
+
+from jobtape.capture.destination import Tape, durable_part
+from jobtape.capture.faults import caller_location, cut, describe
+from jobtape.capture.stacks import StackFile
+
+_current: Worker | None = None
+
+
+def start() -> None:
+    """Record this process as a worker, if ``JOBTAPE_RECORD`` names a tape and it is one; otherwise nothing.
+
+    A process that a recorded worker has started is part of that worker and not one of its own, as long as an agent
+    says which processes are workers. Idempotent.
+    """
+    global _current
+    if _current is not None and _current.pid == os.getpid():
+        _current.torch_imported()
+        return
+    destination = durable_part(os.environ.get("JOBTAPE_RECORD", ""))
+    if destination is None:
+        return
+    agent = os.environ.get("JOBTAPE_AGENT")
+    owner = os.environ.get("JOBTAPE_WORKER")
+    if agent is not None and owner not in (None, str(os.getpid())):
+        return
+    tape = Tape(destination)
+    if tape.open(role="worker"):
+        os.environ["JOBTAPE_WORKER"] = str(os.getpid())
+        _current = Worker(tape, relayed=agent == str(os.getppid()))
+        _current.torch_imported()
+
+
+def stop() -> None:
+    """End the worker's recording in a process that turns out to be a launcher."""
+    global _current
+    if _current is not None:
+        _current.detach()
+        _current = None
+        os.environ.pop("JOBTAPE_WORKER", None)
+
+
+class Worker:
+    """The hooks of one worker process and what they have seen."""
+
+    def __init__(self, tape: Tape, *, relayed: bool) -> None:
+        self.pid = os.getpid()
+        self.tape = tape
+        self._recorded: BaseException | None = None
+        self._exit_call: dict[str, Any] | None = None
+        self._torch_seen = False
+        self._excepthook = sys.excepthook
+        self._thread_hook = threading.excepthook
+        self._sys_exit: Callable[..., NoReturn] = sys.exit
+        self._os_exit: Callable[[int], NoReturn] = os._exit
+        sys.excepthook = self._on_exception
+        threading.excepthook = self._on_thread_exception
+        sys.exit = self._on_sys_exit  # type: ignore[assignment]
+        os._exit = self._on_os_exit  # type: ignore[assignment]
+        self._stacks: StackFile | None = None
+        path = tape.path
+        if path is not None:
+            try:
+                self._stacks = StackFile(str(path.with_suffix(".stacks")), relayed=relayed)
+            except Exception as error:  # noqa: BLE001 - a recording without stacks is better than none
+                tape.record("WORKER", "jobtape.capture.failed", what="stacks", **describe(type(error), error, None))
+        atexit.register(self._at_exit)
+
+    def torch_imported(self) -> None:
+        """Say once that torch is there and which; the header of a worker is written before its script imports it."""
+        torch = sys.modules.get("torch")
+        version = getattr(torch, "__version__", None)
+        if version is not None and not self._torch_seen:
+            self._torch_seen = True
+            self.tape.record("WORKER", "jobtape.worker.ready", torch=str(version))
+
+    def detach(self) -> None:
+        """Give every hook back that is still ours."""
+        if sys.excepthook == self._on_exception:
+            sys.excepthook = self._excepthook
+        if threading.excepthook == self._on_thread_exception:
+            threading.excepthook = self._thread_hook
+        if sys.exit == self._on_sys_exit:
+            sys.exit = self._sys_exit  # type: ignore[assignment]
+        if os._exit == self._on_os_exit:
+            os._exit = self._os_exit  # type: ignore[assignment]
+        atexit.unregister(self._at_exit)
+        self._end_stacks()
+
+    def _mine(self) -> bool:
+        return os.getpid() == self.pid
+
+    def _on_exception(
+        self, kind: type[BaseException], value: BaseException, trace: TracebackType | None
+    ) -> None:
+        self._record_error(kind, value, trace)
+        self._excepthook(kind, value, trace)
+
+    def _record_error(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        if self._mine() and value is not self._recorded:
+            self._recorded = value
+            self.tape.record("WORKER", "jobtape.worker.error", sync=True, **describe(kind, value, trace))
+
+    def _on_thread_exception(self, args: threading.ExceptHookArgs) -> None:
+        if self._mine() and args.exc_type is not SystemExit:
+            name = args.thread.name if args.thread is not None else None
+            fault = describe(args.exc_type, args.exc_value, args.exc_traceback)
+            self.tape.record("WORKER", "jobtape.worker.thread_error", sync=True, thread=name, **fault)
+        self._thread_hook(args)
+
+    def _on_sys_exit(self, status: Any = None, /) -> NoReturn:
+        if self._mine() and threading.current_thread() is threading.main_thread():
+            # Kept until the end: SystemExit may be caught, and a later exit is the one that counts.
+            self._exit_call = _exit_call("sys.exit", status)
+        raise SystemExit(status)
+
+    def _on_os_exit(self, status: int) -> NoReturn:
+        if self._mine():
+            try:
+                self.tape.record("WORKER", "jobtape.worker.exit_call", sync=True, **_exit_call("os._exit", status))
+                self._end_stacks()
+                self.tape.close("exit")
+            except Exception as error:  # noqa: BLE001 - the process leaves with its own code, whatever we meet
+                self.tape.failed(error)
+        self._os_exit(status)
+
+    def _at_exit(self) -> None:
+        if not self._mine():
+            return
+        # A script may have replaced sys.excepthook after us; the interpreter keeps what it could not handle.
+        value = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if isinstance(value, BaseException):
+            self._record_error(type(value), value, value.__traceback__)
+        elif self._exit_call is not None:
+            self.tape.record("WORKER", "jobtape.worker.exit_call", sync=True, **self._exit_call)
+        self._end_stacks()
+        self.tape.close("exit")
+
+    def _end_stacks(self) -> None:
+        if self._stacks is not None:
+            try:
+                self._stacks.remove_if_empty()
+            except OSError:
+                return
+
+
+def _exit_call(call: str, status: Any) -> dict[str, Any]:
+    """What `jobtape.worker.exit_call` says; the code is what the shell would see."""
+    frame = sys._getframe(2)
+    location, stack = caller_location(frame)
+    message = None
+    if status is None:
+        code = 0
+    elif isinstance(status, int):
+        code = int(status)
+    else:
+        code = 1
+        message = cut(str(status), 4096)
+    return {"call": call, "code": code, "message": message, "location": location, "stack": stack}

@@ -1,0 +1,17 @@
+"""The command ``jobtape``, one file a command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code.
+
+    Args:
+        argv: the words after ``jobtape``; those of this process when None.
+    """
+    from jobtape.cli.application import run_application
+
+    raise SystemExit(run_application(argv))

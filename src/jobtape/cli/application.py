@@ -1,0 +1,101 @@
+"""The group of commands, loaded one at a time, and the one place where an error becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from jobtape.errors import JobtapeError
+
+COMMANDS = {
+    "run": ("run", "Run a job under torchrun with recording on."),
+    "ls": ("ls", "Which runs are there."),
+    "why": ("why", "What ended each attempt of a run, and who was first."),
+    "show": ("show", "The run attempt by attempt."),
+    "events": ("events", "The records of a run, filtered."),
+    "import": ("import_", "Put foreign records onto a tape."),
+    "doctor": ("doctor", "Is recording on, where to, how fast, what was lost."),
+}
+"""Name of a command -> its module here, and its one line in the list of commands."""
+
+EPILOG = "Example: jobtape why"
+
+
+class Commands(click.Group):
+    """The commands of jobtape; the module of one is imported when that one is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order in which a newcomer needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"jobtape.cli.{COMMANDS[cmd_name][0]}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands in the help, without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+def show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    """Print the version and leave."""
+    if value and not ctx.resilient_parsing:
+        from jobtape import __version__
+
+        click.echo(f"jobtape {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, invoke_without_command=True, epilog=EPILOG)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Print the version.")
+@click.help_option("--help", help="Print this help.")
+@click.pass_context
+def jobtape(ctx: click.Context) -> None:
+    """The flight recorder of elastic training jobs: what failed first, on which rank and node, and what it cost."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run_application(argv: Sequence[str] | None) -> int:
+    """Run the command line; return the exit code. Nothing but SystemExit of a command of somebody else's comes out."""
+    try:
+        code = jobtape.main(args=list(argv) if argv is not None else None, prog_name="jobtape", standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        return complain(usage_line(error))
+    except click.ClickException as error:
+        return complain(error.format_message())
+    except click.Abort:
+        return 130
+    except BrokenPipeError:
+        # The reader of the pipe has had enough; without this the interpreter would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except JobtapeError as error:
+        return complain(str(error))
+    except Exception as error:  # noqa: BLE001 - a mistake of ours is one line too
+        if os.environ.get("JOBTAPE_DEBUG"):
+            raise
+        return complain(f"unexpected {type(error).__name__}: {error}; JOBTAPE_DEBUG=1 shows where")
+    return code if isinstance(code, int) else 0
+
+
+def usage_line(error: click.UsageError) -> str:
+    """What was wrong with the words on the command line, and where to read how they go."""
+    command = error.ctx.command_path if error.ctx is not None else "jobtape"
+    return f"{error.format_message().rstrip('.')}; see '{command} --help'"
+
+
+def complain(message: str) -> int:
+    """Say on stderr, in one line, what happened; the exit code for that."""
+    print(f"jobtape: {message}", file=sys.stderr)
+    return 2

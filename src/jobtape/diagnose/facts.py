@@ -1,0 +1,250 @@
+"""What the records of one run say, before anybody asks what it means: agents, their stints, their workers.
+
+Both kinds of record end up here: torch's events and log lines of an import, and jobtape's own facts of a live tape. An
+*agent* is one process of torchrun; a *stint* is one agent's part in one attempt, from joining the rendezvous to the end of
+its workers; a *worker* is one process of the user's script. Times are seconds on the clock of their process (`clock`), which
+`jobtape.diagnose.clocks` turns into unix seconds.
+"""
+
+from __future__ import annotations
+
+import signal as _signal
+from typing import Any, NamedTuple
+
+import msgspec
+
+from jobtape.diagnose.failure_text import FailureText
+
+EARLIEST_S = 946_684_800.0
+"""2000-01-01: a wall time before it is a clock that was not set, or a 0 that means "unknown"."""
+LATEST_S = 4_102_444_800.0
+"""2100-01-01."""
+
+
+class Place(NamedTuple):
+    """Where a record stands: its file, its line (0 when `file` says it already) and its sequence number."""
+
+    file: str
+    line: int
+    seq: int
+
+
+class Clock(NamedTuple):
+    """Whose clock a time is of: a boot of a host (monotonic, exact within the host) or a host's wall clock."""
+
+    kind: str
+    """``boot`` or ``wall``."""
+    name: str
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Something that happened: when (on the process's clock), and which record says so."""
+
+    time: float | None
+    place: Place
+
+
+class Worker(msgspec.Struct, eq=False, kw_only=True):
+    """One process of the user's script, as its agent and its own tape tell of it."""
+
+    rank: int | None
+    local_rank: int | None = None
+    pid: int | None = None
+    start: Point | None = None
+    state: str = ""
+    """The last word of torch's events: ``SUCCEEDED``, ``FAILED``, ``TERMINATED``."""
+    exit_code: int | None = None
+    end: Point | None = None
+    """The moment the process ended, where that was seen as it happened."""
+    failure: Point | None = None
+    """The first record that says it failed."""
+    told: Point | None = None
+    """The record that gives its exit code or last state."""
+    stop: Point | None = None
+    """The agent sent it a signal."""
+    stop_signal: str | None = None
+    stop_reason: str = ""
+    oom_kills: int = 0
+    error: FailureText | None = None
+    error_at: Point | None = None
+    error_weight: int = 0
+    """How much the source of `error` is worth: its own tape, its error file, torchrun's summary, what it printed."""
+    fault: tuple[float, float] | None = None
+    """Between which times (on the same clock) the fault happened."""
+    exit_call: str = ""
+    """``sys.exit`` or ``os._exit`` when it ended itself."""
+    has_tape: bool = False
+    tape_closed: bool = False
+    alive: bool = False
+    stack: str = ""
+    note: str = ""
+
+
+class Stint(msgspec.Struct, eq=False, kw_only=True):
+    """One agent's part in one attempt."""
+
+    number: int
+    """Which stint of its agent it is, counted from 0."""
+    opened: Point
+    round: int | None = None
+    wanted_round: int | None = None
+    group_rank: int | None = None
+    group_world_size: int | None = None
+    world_size: int | None = None
+    restart_count: int | None = None
+    attempt_id: int | None = None
+    """The agent's own number for it, on live tapes."""
+    joined: Point | None = None
+    started: Point | None = None
+    workers: list[Worker] = msgspec.field(default_factory=list)
+    succeeded: Point | None = None
+    failed: Point | None = None
+    membership: Point | None = None
+    waiting: int | None = None
+    restarting: bool | None = None
+    """Whether the agent said that it would restart its workers."""
+    rendezvous_error: FailureText | None = None
+    rendezvous_error_at: Point | None = None
+    over: bool = False
+
+
+class Agent(msgspec.Struct, eq=False, kw_only=True):
+    """One process of torchrun."""
+
+    file: str
+    host: str
+    clock: Clock
+    pid: int | None = None
+    boot_id: str = ""
+    pid_start: int = 0
+    descriptor: str = ""
+    live_tape: bool = False
+    alive: bool = False
+    closed: bool = False
+    stints: list[Stint] = msgspec.field(default_factory=list)
+    by_pid: dict[int, tuple[Stint, Worker]] = msgspec.field(default_factory=dict)
+    first: Point | None = None
+    last: Point | None = None
+    first_beat: float | None = None
+    last_beat: float | None = None
+    beats: int = 0
+    ended: str = ""
+    """``SUCCEEDED`` or ``FAILED`` once `agent.run()` has returned or raised."""
+    end: Point | None = None
+    error: FailureText | None = None
+    signal: str | None = None
+    signal_at: Point | None = None
+    troubles: list[tuple[str, Place]] = msgspec.field(default_factory=list)
+    """What went wrong while it shut down."""
+    records: int = 0
+
+    @property
+    def current(self) -> Stint | None:
+        """The stint it is in, or was in last."""
+        return self.stints[-1] if self.stints else None
+
+    @property
+    def beat_s(self) -> float | None:
+        """Seconds between two heartbeats, as a rule."""
+        if self.beats < 3 or self.first_beat is None or self.last_beat is None or self.last_beat <= self.first_beat:
+            return None
+        return (self.last_beat - self.first_beat) / (self.beats - 1)
+
+
+class Process(msgspec.Struct, eq=False, kw_only=True):
+    """What a worker's own tape says."""
+
+    file: str
+    host: str
+    clock: Clock
+    boot_id: str
+    pid: int
+    pid_start: int
+    parent_pid: int
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    restart_count: int | None
+    start: Point
+    last: Point
+    closed: bool
+    alive: bool
+    error: FailureText | None = None
+    error_at: Point | None = None
+    thread_error: FailureText | None = None
+    thread_error_at: Point | None = None
+    exit_call: str = ""
+    exit_code: int | None = None
+    exit_text: FailureText | None = None
+    exit_at: Point | None = None
+    stack: str = ""
+
+
+class FileFacts(msgspec.Struct, eq=False, kw_only=True):
+    """Everything one tape file says."""
+
+    name: str
+    clock: Clock
+    agents: list[Agent] = msgspec.field(default_factory=list)
+    process: Process | None = None
+    orphans: list[tuple[Place, float | None, str, dict[str, Any]]] = msgspec.field(default_factory=list)
+    """Log lines of an agent whose events are in another file."""
+    run_id: str = ""
+    offset_s: float | None = None
+    """Wall time minus the file's clock, where both are known."""
+    events_missing: int = 0
+    damaged_lines: int = 0
+    damage: str = ""
+
+
+def as_int(value: object) -> int | None:
+    """A whole number of sane size, given as such or as text; None for everything else.
+
+    >>> as_int("97"), as_int([1]), as_int(True), as_int(2.0)
+    (97, None, None, 2)
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        value = int(value) if value.is_integer() else None
+    elif isinstance(value, str):
+        digits = value[1:] if value[:1] == "-" else value
+        value = int(value) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
+    if isinstance(value, int) and -(2**31) <= value < 2**31:
+        return value
+    return None
+
+
+def as_count(value: object) -> int | None:
+    """A whole number that is not negative."""
+    number = as_int(value)
+    return None if number is None or number < 0 else number
+
+
+def as_text(value: object) -> str | None:
+    """Text that says something; None for everything else."""
+    return value if isinstance(value, str) and value else None
+
+
+def as_time(value: object) -> float | None:
+    """Unix seconds that can be a real moment; None for everything else (torch's 0 among it)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if EARLIEST_S < value < LATEST_S else None
+
+
+def signal_name(value: object) -> str | None:
+    """The name of a signal given by name or number, in torch's exit codes a negative one.
+
+    >>> signal_name(-11), signal_name("SIGTERM"), signal_name("Signals.SIGKILL"), signal_name("15"), signal_name(3.5)
+    ('SIGSEGV', 'SIGTERM', 'SIGKILL', 'SIGTERM', None)
+    """
+    if isinstance(value, str) and value.rpartition(".")[2][:3] == "SIG":
+        return value.rpartition(".")[2]
+    number = as_int(value)
+    if number is None or number == 0:
+        return None
+    try:
+        return _signal.Signals(abs(number)).name
+    except ValueError:
+        return f"signal {abs(number)}"

@@ -1,0 +1,1 @@
+"""What is kept: records, the writer, the tolerant reader and the shelf of runs."""

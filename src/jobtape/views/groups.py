@@ -1,0 +1,109 @@
+"""Many ranks or nodes in few words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from jobtape.views.escape import visible
+
+NUMBERED = re.compile(r"\A(.*?)([0-9]{1,9})([^0-9]*)\Z", re.DOTALL)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers as ranges.
+
+    >>> ranges([3, 0, 1, 2, 7])
+    '0-3,7'
+    """
+    pieces = []
+    for _, run in groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        first, last = members[0], members[-1]
+        if last - first == 1:
+            pieces.append(f"{first},{last}")
+        else:
+            pieces.append(str(first) if first == last else f"{first}-{last}")
+    return ",".join(pieces)
+
+
+def rank_phrase(ranks: Sequence[int]) -> str:
+    """``rank 7``, ``ranks 0-3,7``, or with very many separate ones how many there are.
+
+    >>> rank_phrase([7]), rank_phrase([0, 1, 2])
+    ('rank 7', 'ranks 0-2')
+    """
+    if len(set(ranks)) == 1:
+        return f"rank {ranks[0]}"
+    if len(set(ranks)) == 2:
+        return "ranks {} and {}".format(*sorted(set(ranks)))
+    text = ranges(ranks)
+    if len(text) <= 60:
+        return f"ranks {text}"
+    cut = text[:50].rsplit(",", 1)[0]
+    return f"{len(set(ranks)):,} ranks ({cut},…)"
+
+
+def node_names(hosts: Iterable[str], limit: int = 60) -> str:
+    """Host names, consecutive numbers folded as schedulers do.
+
+    >>> node_names(["gpu03", "gpu01", "gpu02", "head"])
+    'gpu[01-03], head'
+    """
+    numbered: dict[tuple[str, str], list[str]] = {}
+    names: list[str] = []
+    for host in dict.fromkeys(hosts):
+        name, dot, domain = host.partition(".")
+        if name.isdecimal():
+            name, dot, domain = host, "", ""
+        match = NUMBERED.match(name)
+        if match is None:
+            names.append(visible(host))
+        else:
+            numbered.setdefault((match[1], match[3] + dot + domain), []).append(match[2])
+    for (before, after), numbers in numbered.items():
+        names += [f"{visible(before)}{piece}{visible(after)}" for piece in number_pieces(numbers)]
+    names.sort()
+    text = ", ".join(names)
+    if len(text) <= limit or len(names) == 1 and len(text) <= 2 * limit:
+        return text
+    kept: list[str] = []
+    while names and len(", ".join([*kept, names[0]])) <= limit:
+        kept.append(names.pop(0))
+    if not kept:
+        return f"{names[0][:limit]}…" + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
+    return f"{', '.join(kept)} and {len(names):,} more"
+
+
+def number_pieces(numbers: Sequence[str]) -> list[str]:
+    """The numbers of equal names, as pieces to put between their common ends: ``[01-03]``, or one number alone."""
+    widths = {len(number) for number in numbers if number.startswith("0") and len(number) > 1}
+    pieces = []
+    # n1 and n01 are two names: a number belongs to the padded ones when it is as wide as they are.
+    for width in [*sorted(widths), 0]:
+        mine = [int(n) for n in numbers if (len(n) if len(n) in widths else 0) == width]
+        if len(mine) == 1:
+            pieces.append(f"{mine[0]:0{width}d}")
+        elif mine:
+            folded = re.sub(r"[0-9]+", lambda number, width=width: number[0].zfill(width), ranges(mine))  # type: ignore[misc]
+            pieces.append(f"[{folded}]")
+    return pieces
+
+
+def count(number: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``, ``1,024 nodes``.
+
+    >>> count(1, "node"), count(2048, "rank")
+    ('1 node', '2,048 ranks')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def listed(phrases: Sequence[str]) -> str:
+    """Phrases as a sentence lists them.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join([", ".join(phrases[:-1]), phrases[-1]]) if len(phrases) > 1 else "".join(phrases)

@@ -1,0 +1,36 @@
+"""The text of ``jobtape import``: what came onto the tape, and what did not."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobtape.views.escape import brief, visible
+from jobtape.views.groups import count
+from jobtape.views.page import Page
+
+if TYPE_CHECKING:
+    from jobtape.importers.torchelastic import ImportReport
+
+SHOWN_RUNS = 20
+
+
+def imported(report: ImportReport, shelf: Path) -> Page:
+    """What an import did."""
+    page = Page()
+    page.line(
+        f"Imported {count(report.records, 'record')} of {count(len(report.runs), 'run')} from {count(report.files, 'file')}"
+        f" into {visible(str(shelf))}."
+    )
+    if report.foreign:
+        page.line(f"Skipped {count(report.foreign, 'other line')}.")
+    if report.damaged:
+        page.line(("warning: ", "yellow"), f"{count(report.damaged, 'line')} damaged; what stood there is lost")
+    for text in report.warnings:
+        page.line(("warning: ", "yellow"), brief(text, 400))
+    for run_id, name, records in report.runs[:SHOWN_RUNS]:
+        page.line((f"run {brief(run_id, 100) or '(no id)'}", "bold"), f": {count(records, 'record')}; see jobtape why {shlex.quote(name)}")
+    if len(report.runs) > SHOWN_RUNS:
+        page.line(f"and {count(len(report.runs) - SHOWN_RUNS, 'more run')}; jobtape ls shows them")
+    return page

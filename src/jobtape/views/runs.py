@@ -1,0 +1,97 @@
+"""The list of runs that ``jobtape ls`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobtape.diagnose.model import iso
+from jobtape.views.clock import duration, moment
+from jobtape.views.escape import brief
+from jobtape.views.groups import count
+from jobtape.views.page import Grid, Page, Piece
+from jobtape.views.verdict import STATE_STYLES
+
+if TYPE_CHECKING:
+    from jobtape.diagnose.model import Run
+
+HEADINGS = ("RUN", "STATE", "STARTED", "DURATION", "NODES", "WORLD", "RESTARTS", "PRODUCTIVE")
+NUMBERS = frozenset({3, 4, 5, 6, 7})
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run on the shelf and what its tape means; `run` is None when it cannot be read, and `trouble` says why."""
+
+    name: str
+    run_id: str
+    run: Run | None
+    trouble: str = ""
+
+
+def table(rows: Sequence[RunRow], *, hidden: int = 0) -> Page:
+    """The list as a table, oldest first, with what is wrong with a run's record below it."""
+    page = Page()
+    if hidden:
+        page.line((f"{count(hidden, 'older run')} not shown", "dim"))
+    page.grid(Grid(HEADINGS, [cells(row) for row in rows], NUMBERS))
+    for row in rows:
+        if row.run is None:
+            page.line(("warning: ", "yellow"), f"{label(row)}: {brief(row.trouble, 400)}")
+        elif row.run.loss.events_missing or row.run.loss.damaged_lines:
+            page.line(("warning: ", "yellow"), f"{label(row)}: incomplete record; jobtape why says more")
+    return page
+
+
+def label(row: RunRow) -> str:
+    """What to call a run, so that it can be found by it: the id, and the directory where that is named otherwise."""
+    name = row.name if row.name.isprintable() else brief(row.name, 120)
+    return name if row.run_id == row.name else f"{name} ({brief(row.run_id, 60) or 'no id'})"
+
+
+def cells(row: RunRow) -> list[Piece]:
+    """One line of the table."""
+    run = row.run
+    if run is None:
+        return [label(row), ("unreadable", "red"), *["-"] * 6]
+    restarts = run.restarts.failure + run.restarts.membership + run.restarts.preemption
+    return [
+        (label(row), "bold"),
+        (run.state, STATE_STYLES.get(run.state, "")),
+        moment(run.started) if run.started is not None else "-",
+        duration(run.wall_s) if run.wall_s is not None else "-",
+        f"{run.nodes:,}",
+        f"{run.world_size:,}" if run.world_size is not None else "-",
+        f"{restarts:,}",
+        "-",
+    ]
+
+
+def row_json(row: RunRow) -> dict[str, Any]:
+    """One run of the list for programs; of one that cannot be read, `error` says why."""
+    run = row.run
+    if run is None:
+        return {"run_id": row.run_id, "name": row.name, "state": "unknown", "error": row.trouble}
+    return {
+        "run_id": run.run_id,
+        "name": row.name,
+        "state": run.state,
+        "started": iso(run.started),
+        "ended": iso(run.ended),
+        "wall_s": run.wall_s,
+        "nodes": run.nodes,
+        "world_size": run.world_size,
+        "attempts": len(run.attempts),
+        "restarts": {
+            "failure": run.restarts.failure,
+            "membership": run.restarts.membership,
+            "preemption": run.restarts.preemption,
+        },
+        "productive_share": None,
+        "loss": {
+            "events_missing": run.loss.events_missing,
+            "damaged_lines": run.loss.damaged_lines,
+            "files": run.loss.files,
+        },
+    }

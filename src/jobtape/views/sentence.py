@@ -1,0 +1,231 @@
+"""The answer in one sentence a tired person understands: what ended the run, who was first, what followed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jobtape.views.clock import duration, moment
+from jobtape.views.endings import Ending, endings
+from jobtape.views.escape import brief, visible
+from jobtape.views.groups import count, listed, rank_phrase, ranges
+
+if TYPE_CHECKING:
+    from jobtape.diagnose.model import Attempt, Cause, Run
+
+MESSAGE_LIMIT = 200
+HEDGES = {"certain": "", "likely": "most likely ", "suspected": "perhaps ", "unknown": "perhaps "}
+SIGNAL_WORDS = {
+    "SIGSEGV": "crashed with SIGSEGV (segmentation fault)",
+    "SIGABRT": "aborted (SIGABRT)",
+    "SIGBUS": "crashed with SIGBUS (bus error)",
+    "SIGFPE": "crashed with SIGFPE (arithmetic error)",
+    "SIGILL": "crashed with SIGILL (illegal instruction)",
+}
+
+
+def sentence(run: Run) -> str:
+    """The answer about a run.
+
+    Returns:
+        One sentence, made safe for a terminal.
+    """
+    if not run.attempts:
+        return NO_ATTEMPT.get(run.state, NO_ATTEMPT["unknown"])
+    last = run.attempts[-1]
+    if run.state == "succeeded":
+        return f"The run succeeded{after(run.wall_s)}{in_attempt(run)}{earlier(run.attempts)}."
+    if run.state == "running":
+        since = f" since {moment(last.started)}" if last.started is not None else ""
+        return f"The run is still running, attempt {last.index}{since}{earlier(run.attempts)}."
+    if run.state == "failed":
+        return failed(run)
+    if last.cause is not None:
+        said = f": {blame(last.cause)}{aftermath(last)}"
+    elif run.state == "lost":
+        said = ": its record breaks off without an end, and no process of it is left here"
+    else:
+        said = ", and the record does not say why" if run.state == "stopped" else ""
+    return f"{LEADS.get(run.state, LEADS['unknown'])}{after(run.wall_s)}{in_attempt(run)}{said}."
+
+
+NO_ATTEMPT = {
+    "running": "The run has started, but no attempt of it yet.",
+    "failed": "The run failed before any attempt started, and the record does not say why.",
+    "stopped": "The run was stopped before any attempt started.",
+    "lost": "The run was lost before any attempt started: its record breaks off.",
+    "succeeded": "The run succeeded, but no attempt of it is on the tape.",
+    "unknown": "The tape has no attempt of this run: nothing can be said about how it went.",
+}
+LEADS = {
+    "stopped": "The run was stopped",
+    "lost": "The run was lost",
+    "unknown": "The record does not say how the run ended",
+}
+
+
+def failed(run: Run) -> str:
+    """The answer about a run that failed."""
+    groups = endings(run.attempts)
+    last = run.attempts[-1]
+    final = groups[-1]
+    if len(run.attempts) == 1:
+        lead = f"Attempt {last.index} ended{after(last.duration_s)}"
+    elif len(groups) == 1:
+        lead = f"All {len(run.attempts):,} attempts ended the same way{longest(final)}"
+    elif len(final.attempts) > 1:
+        lead = f"The run failed: its last {count(len(final.attempts), 'attempt')} ended the same way{longest(final)}"
+    else:
+        lead = f"Attempt {last.index}, the last of {len(run.attempts):,}, ended{after(last.duration_s)}"
+    if last.cause is None:
+        return f"{lead} in failure, and the record does not say which rank was first or why."
+    return f"{lead}: {blame(last.cause)}{aftermath(last)}."
+
+
+def after(seconds: float | None) -> str:
+    """`` after 2.8 s``, or nothing when nobody knows."""
+    return f" after {duration(seconds)}" if seconds is not None else ""
+
+
+def longest(ending: Ending) -> str:
+    """How long attempts that ended alike took."""
+    known = [a.duration_s for a in ending.attempts if a.duration_s is not None]
+    if not known:
+        return ""
+    shortest, most = duration(min(known)), duration(max(known))
+    return f", each after {most}" if shortest == most else f", after {shortest} to {most}"
+
+
+def in_attempt(run: Run) -> str:
+    """In which attempt the run ended, when there were several."""
+    return f", in attempt {run.attempts[-1].index}" if len(run.attempts) > 1 else ""
+
+
+def earlier(attempts: Sequence[Attempt]) -> str:
+    """What had ended the attempts before the last one, in few words."""
+    groups = endings(attempts[:-1])
+    told = [f"; {which(group)} {how_ended(group.example)}" for group in groups[-2:]]
+    if len(groups) > 2:
+        told.insert(0, f"; {count(sum(len(g.attempts) for g in groups[:-2]), 'attempt')} before that ended otherwise")
+    return "".join(told)
+
+
+def which(ending: Ending) -> str:
+    """``attempt 3`` or ``attempts 0-36``."""
+    indices = [attempt.index for attempt in ending.attempts]
+    return f"attempt {indices[0]}" if len(indices) == 1 else f"attempts {ranges(indices)}"
+
+
+def how_ended(attempt: Attempt) -> str:
+    """How an attempt ended, as the rest of a sentence whose subject it is."""
+    if attempt.outcome == "membership" and attempt.cause is None:
+        return "ended because nodes joined or left"
+    if attempt.cause is not None:
+        return f"ended because {blame(attempt.cause)}"
+    return OUTCOMES.get(attempt.outcome, OUTCOMES["unknown"])
+
+
+OUTCOMES = {
+    "succeeded": "succeeded",
+    "failed": "failed, and the record does not say why",
+    "stopped": "was stopped",
+    "membership": "ended because nodes joined or left",
+    "incomplete": "never got all its workers started",
+    "lost": "was lost: its record breaks off",
+    "running": "is running",
+    "unknown": "ended in a way the record does not tell",
+}
+
+
+def blame(cause: Cause, limit: int = MESSAGE_LIMIT) -> str:
+    """Who did what, as a sentence without its full stop."""
+    if cause.kind == "unknown" and cause.rank is None and not cause.message:
+        return "the record does not say which rank was first or why"
+    return f"{HEDGES.get(cause.confidence, '')}{subject(cause)} {deed(cause, limit)}"
+
+
+def subject(cause: Cause) -> str:
+    """Who: a rank with its node, a node, an agent, or the rendezvous."""
+    host = f" on {brief(cause.host, 60)}" if cause.host else ""
+    if cause.kind in {"rendezvous_timeout", "rendezvous_closed"}:
+        return "the rendezvous"
+    if cause.kind in {"agent_error", "preempted"} and cause.rank is None:
+        return f"the agent{host}"
+    if cause.kind == "node_lost":
+        return f"node {brief(cause.host, 60)}" if cause.host else "a node"
+    if cause.rank is not None:
+        return f"rank {cause.rank}{host}"
+    if cause.local_rank is not None and cause.host:
+        return f"local rank {cause.local_rank}{host}"
+    return f"a rank{host} (which one is not recorded)"
+
+
+def deed(cause: Cause, limit: int) -> str:
+    """What it did, and where."""
+    where = f" at {brief(cause.location, 80)}" if cause.location else ""
+    said = message(cause.error_type, cause.message, limit)
+    if cause.kind == "exception":
+        return f"raised {said or 'an exception'}{where}"
+    told = f": {said}" if said else ""
+    if cause.kind == "signal":
+        name = visible(cause.signal or "") or "a signal"
+        return f"{SIGNAL_WORDS.get(name, f'was killed by {name}')}{where}{told}"
+    if cause.kind == "exit_code":
+        code = f"with code {cause.exit_code}" if cause.exit_code is not None else "with a code that is not recorded"
+        return f"exited {code}{where}{told}"
+    return f"{DEEDS.get(cause.kind, DEEDS['unknown'])}{where}{told}"
+
+
+DEEDS = {
+    "oom_kill": "was killed by the kernel because memory ran out",
+    "stall": "stopped making progress",
+    "node_lost": "fell silent",
+    "preempted": "was told to stop from outside (preempted)",
+    "rendezvous_timeout": "timed out before enough nodes had joined",
+    "rendezvous_closed": "was closed",
+    "agent_error": "failed itself",
+    "left_early": "left early, with exit code 0, while others still worked",
+    "unknown": "failed, and the record does not say why",
+}
+
+
+def message(error_type: str | None, text: str | None, limit: int) -> str:
+    """``RuntimeError: boom``: the first line of what was said, cut to `limit`."""
+    first, _, rest = (text or "").strip().partition("\n")
+    said = brief(first, limit) + (" …" if rest.strip() else "")
+    kind = brief(error_type or "", 100)
+    if not kind or first.startswith(kind):
+        return said or kind
+    return f"{kind}: {said}" if said else kind
+
+
+def aftermath(attempt: Attempt) -> str:
+    """What followed for the other ranks."""
+    told = consequences(attempt)
+    return f"; {listed(told)}" if told else ""
+
+
+def consequences(attempt: Attempt) -> list[str]:
+    """What followed for the other ranks, a phrase each kind of consequence."""
+    by_role: dict[str, list[int]] = {}
+    for outcome in attempt.ranks:
+        by_role.setdefault(outcome.role, []).append(outcome.rank)
+    told = []
+    if collateral := by_role.get("collateral"):
+        told.append(f"{rank_phrase(collateral)} failed{later(attempt, collateral)} as a consequence")
+    if stopped := by_role.get("stopped"):
+        told.append(f"{rank_phrase(stopped)} {'was' if len(stopped) == 1 else 'were'} stopped by the agent")
+    if independent := by_role.get("independent"):
+        told.append(f"{rank_phrase(independent)} failed too, of {'its' if len(independent) == 1 else 'their'} own cause")
+    return told
+
+
+def later(attempt: Attempt, ranks: Sequence[int]) -> str:
+    """How long after the first failure these ranks ended, where both times are known and in that order."""
+    began = attempt.cause.time if attempt.cause is not None else None
+    ends = [worker.ended for worker in attempt.workers if worker.rank in set(ranks) and worker.ended is not None]
+    if began is None or len(ends) < len(ranks) or min(ends) < began:
+        return ""
+    if len(ends) == 1:
+        return f" {duration(ends[0] - began)} later"
+    return f" within {duration(max(ends) - began)}"

@@ -1,0 +1,257 @@
+"""The text of ``jobtape why``: the answer, what is unsure about the record, the attempts with their evidence, the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jobtape.views.clock import duration, moment
+from jobtape.views.endings import Ending, endings
+from jobtape.views.escape import brief, folded, visible, visible_lines
+from jobtape.views.groups import count, node_names, rank_phrase
+from jobtape.views.page import Page, Piece
+from jobtape.views.sentence import blame, consequences, how_ended, sentence, which
+from jobtape.views.stacks import standing
+
+if TYPE_CHECKING:
+    from jobtape.diagnose.model import Attempt, Cause, Run
+
+STATE_STYLES = {"failed": "bold red", "succeeded": "bold green", "running": "bold cyan", "stopped": "yellow", "lost": "yellow"}
+SHOWN_ENDINGS = 4
+"""Groups of attempts told unless everything is asked for; the last of them in detail."""
+TRACEBACK_HEAD, TRACEBACK_TAIL = 1, 10
+STACK_LINES = 8
+SHOWN_EVIDENCE = 5
+SHOWN_WARNINGS = 5
+SURENESS = {
+    "certain": "certain: there is a record of that very fact",
+    "likely": "likely: inferred from what the record shows",
+    "suspected": "suspected: concluded from what is missing in the record",
+    "unknown": "unknown: the record does not say",
+}
+
+
+def verdict(run: Run, *, full: bool = False) -> Page:
+    """What ended each attempt of a run.
+
+    Args:
+        run: what the tape means.
+        full: nothing folded and nothing cut.
+    """
+    page = Page()
+    page.line((sentence(run), STATE_STYLES.get(run.state, "bold")))
+    page.blank()
+    page.line(*summary(run))
+    doubts(page, run, full)
+    groups = endings(run.attempts)
+    shown = groups if full else groups[-SHOWN_ENDINGS:]
+    if len(shown) < len(groups):
+        hidden = groups[: len(groups) - len(shown)]
+        page.blank()
+        page.line(
+            f"{count(sum(len(group.attempts) for group in hidden), 'earlier attempt')} not shown, which ended in "
+            f"{count(len(hidden), 'way')} of their own; --full shows them",
+            hang=2,
+        )
+    for group in shown:
+        page.blank()
+        if full:
+            for attempt in group.attempts:
+                attempt_part(page, Ending([attempt]), full=True, detailed=True)
+        else:
+            attempt_part(page, group, full=False, detailed=group is shown[-1] or len(shown) == 1)
+    cost(page, run)
+    return page
+
+
+def summary(run: Run) -> list[Piece]:
+    """One line about the run as a whole."""
+    told: list[Piece] = [("run ", "dim"), (brief(run.run_id, 100) or "(no id)", "bold"), ", "]
+    told += [(run.state, STATE_STYLES.get(run.state, "")), f", {count(run.nodes, 'node')}"]
+    if run.world_size is not None:
+        told.append(f", {count(run.world_size, 'rank')}")
+    if run.started is not None:
+        told.append(f", {moment(run.started)}")
+        if run.ended is not None:
+            told.append(f" to {moment(run.ended)}")
+    return told
+
+
+def doubts(page: Page, run: Run, full: bool) -> None:
+    """What is missing from the record, and the warnings."""
+    lost = loss_text(run)
+    shown = run.warnings if full else run.warnings[:SHOWN_WARNINGS]
+    for text in [*([lost] if lost else []), *(f"{w.kind.replace('_', ' ')}: {w.text}" for w in shown)]:
+        page.line(("warning: ", "yellow"), visible(text) if full else brief(text, 400))
+    if len(shown) < len(run.warnings):
+        page.line(("warning: ", "yellow"), f"{len(run.warnings) - len(shown):,} more; --full shows them")
+
+
+def loss_text(run: Run) -> str:
+    """What is missing from the record, in words; empty when nothing is."""
+    loss = run.loss
+    told = []
+    if loss.events_missing:
+        told.append(f"{count(loss.events_missing, 'record')} missing")
+    if loss.damaged_lines:
+        told.append(f"{count(loss.damaged_lines, 'line')} damaged")
+    return f"incomplete record: {' and '.join(told)}, in {count(loss.files, 'file')}" if told else ""
+
+
+def attempt_part(page: Page, group: Ending, *, full: bool, detailed: bool) -> None:
+    """One attempt, or several that ended the same way told as one."""
+    attempt = group.example
+    page.line(*heading(group))
+    cause = attempt.cause
+    if cause is None:
+        if attempt.outcome not in {"succeeded", "running"}:
+            page.line(f"it {how_ended(attempt)}", indent=2)
+    else:
+        first_part(page, cause, full=full, detailed=detailed)
+    for phrase in consequences(attempt):
+        page.line(("then   ", "dim"), phrase, indent=2, hang=7)
+    if full:
+        for outcome in attempt.ranks:
+            if outcome.message and (cause is None or outcome.rank != cause.rank):
+                page.line(f"rank {outcome.rank} said: {visible(outcome.message)}", indent=9)
+    else:
+        said_by_others(page, attempt)
+    if detailed:
+        standing_part(page, attempt, full)
+    if cause is not None:
+        evidence_part(page, cause, full=full, detailed=detailed)
+
+
+def heading(group: Ending) -> list[Piece]:
+    """Which attempts, how they ended, how long they took, where they ran."""
+    attempt = group.example
+    many = len(group.attempts)
+    title = which(group)
+    told: list[Piece] = [(title[0].upper() + title[1:], "bold"), " "]
+    outcome = "ended for a change of membership" if attempt.outcome == "membership" else attempt.outcome
+    told.append((f"{many} times {outcome}" if many > 1 else outcome, STATE_STYLES.get(attempt.outcome, "")))
+    if many > 1:
+        told.append(f"; shown is attempt {attempt.index}")
+    if attempt.duration_s is not None:
+        told.append(f", {'for' if attempt.outcome == 'running' else 'after'} {duration(attempt.duration_s)}")
+    if attempt.started is not None:
+        told.append(f", started {moment(attempt.started)}")
+    if attempt.world_size is not None:
+        told.append(f", {count(attempt.world_size, 'rank')}")
+    if attempt.nodes:
+        names = node_names(attempt.nodes)
+        told.append(f" on {names}" if len(attempt.nodes) == 1 else f" on {count(len(attempt.nodes), 'node')}: {names}")
+    if attempt.round is not None:
+        told.append(f", rendezvous round {attempt.round}")
+    return told
+
+
+def first_part(page: Page, cause: Cause, *, full: bool, detailed: bool) -> None:
+    """Who was first, how sure that is, and its own words."""
+    page.line(("first  ", "dim"), blame(cause, 100_000 if full else 300), indent=2, hang=7)
+    facts = []
+    if cause.local_rank is not None and cause.rank is not None:
+        facts.append(f"local rank {cause.local_rank}")
+    if cause.pid is not None:
+        facts.append(f"pid {cause.pid}")
+    if cause.exit_code is not None and cause.kind != "exit_code":
+        facts.append(f"exit code {cause.exit_code}")
+    if cause.time is not None:
+        facts.append(f"at {moment(cause.time, fine=True)}")
+    if cause.time is not None and cause.detected is not None and cause.detected > cause.time:
+        facts.append(f"noticed {duration(cause.detected - cause.time)} later")
+    if facts:
+        page.line(", ".join(facts), indent=9)
+    page.line(SURENESS.get(cause.confidence, visible(cause.confidence)), indent=9)
+    if full and cause.message and "\n" in cause.message.strip():
+        page.quote(visible_lines(cause.message), 9)
+    if not detailed:
+        return
+    if cause.traceback:
+        lines = visible_lines(cause.traceback)
+        page.quote(lines if full else clipped(folded(lines, TRACEBACK_HEAD, TRACEBACK_TAIL)), 9)
+    elif cause.stack:
+        page.line("where it stood:", indent=9)
+        lines = visible_lines(cause.stack)
+        page.quote(lines if full else clipped(folded(lines, STACK_LINES, 0)), 9)
+    if cause.note:
+        page.line(visible(cause.note) if full else brief(cause.note, 300), indent=9)
+
+
+def clipped(lines: Sequence[str], limit: int = 240) -> list[str]:
+    """Lines cut to a length at which a page stays a page."""
+    return [brief(line, limit) if len(line) > limit else line for line in lines]
+
+
+def said_by_others(page: Page, attempt: Attempt) -> None:
+    """The commonest word of the ranks that failed after the first."""
+    words: dict[str, list[int]] = {}
+    for outcome in attempt.ranks:
+        if outcome.role in {"collateral", "independent"} and outcome.message:
+            words.setdefault(brief(outcome.message.strip().split("\n")[0], 200), []).append(outcome.rank)
+    for said, ranks in sorted(words.items(), key=lambda pair: (-len(pair[1]), pair[1]))[:2]:
+        page.line(f"{rank_phrase(ranks)} said: {said}", indent=9)
+
+
+def standing_part(page: Page, attempt: Attempt, full: bool) -> None:
+    """Where the stopped, hung or crashed ranks stood."""
+    groups = standing(attempt.workers, attempt.cause.rank if attempt.cause is not None else None)
+    for group in groups if full else groups[:4]:
+        page.line(("stood  ", "dim"), f"{rank_phrase(group.ranks)} at {brief(group.place, 200)}", indent=2, hang=7)
+        if full:
+            page.quote(visible_lines(group.stack), 9)
+    if not full and groups:
+        rest = f"{count(len(groups) - 4, 'other place')} and " if len(groups) > 4 else ""
+        page.line(f"({rest}the whole stacks: --full)", indent=9)
+
+
+def evidence_part(page: Page, cause: Cause, *, full: bool, detailed: bool) -> None:
+    """The records the verdict rests on."""
+    shown = cause.evidence if full else cause.evidence[: SHOWN_EVIDENCE if detailed else 1]
+    for number, reference in enumerate(shown):
+        page.line(("proof  " if number == 0 else "       ", "dim"), brief(reference, 4000 if full else 240), indent=2, hang=9)
+    if detailed and len(shown) < len(cause.evidence):
+        page.line(f"{len(cause.evidence) - len(shown):,} more; --full shows them", indent=9)
+
+
+def cost(page: Page, run: Run) -> None:
+    """What it cost: restarts, and the time that went."""
+    told = [text] if (text := restarts_text(run)) else []
+    ended = [attempt for attempt in run.attempts if attempt.outcome not in {"succeeded", "running"}]
+    spent = [attempt.duration_s for attempt in ended if attempt.duration_s is not None]
+    if not ended:
+        return
+    if spent:
+        told.append(f"{duration(sum(spent))} in {count(len(ended), 'attempt')} that did not succeed")
+    if (gap := between(run.attempts)) is not None and gap >= 0.001:
+        told.append(f"{duration(gap)} between attempts")
+    if run.wall_s is not None:
+        told.append(f"{duration(run.wall_s)} in all")
+    if told:
+        page.blank()
+        page.line(("Cost: ", "bold"), ", ".join(told), hang=6)
+
+
+def restarts_text(run: Run) -> str:
+    """How many restarts there were and what for; empty when there was none."""
+    restarts = run.restarts
+    kinds = [
+        (restarts.failure, "after a failure", "after failures"),
+        (restarts.membership, "for a change of membership", "for changes of membership"),
+        (restarts.preemption, "after a preemption", "after preemptions"),
+    ]
+    told = [f"{number:,} {one if number == 1 else many}" for number, one, many in kinds if number]
+    total = sum(number for number, _, _ in kinds)
+    if len(told) == 1:
+        return f"{count(total, 'restart')} {told[0].partition(' ')[2]}"
+    return f"{count(total, 'restart')} ({', '.join(told)})" if told else ""
+
+
+def between(attempts: Sequence[Attempt]) -> float | None:
+    """Seconds that passed between the end of an attempt and the start of the next one; None when nobody knows."""
+    gaps = [
+        later.started - sooner.ended
+        for sooner, later in zip(attempts, attempts[1:], strict=False)
+        if sooner.ended is not None and later.started is not None
+    ]
+    return sum(max(gap, 0.0) for gap in gaps) if gaps else None
