@@ -38,12 +38,12 @@ ifndef ARGS
 	    name=$$(basename $$python); \
 	    $$python tools/environment.py $(VENVS)/test-$$name --wheel $(WHEEL) -r requirements/test.txt; \
 	    echo "== $$name: what needs no torch"; \
-	    JOBTAPE_WHEEL=$(CURDIR)/$(WHEEL) $(VENVS)/test-$$name/bin/pytest -m "not torch and not torchrun"; \
+	    JOBTAPE_WHEEL="$(CURDIR)/$(WHEEL)" $(VENVS)/test-$$name/bin/pytest -m "not torch and not torchrun"; \
 	done
 endif
 	@$(ENVIRONMENT) $(VENVS)/test --wheel $(WHEEL) -r requirements/test.txt $(TORCH)
 	@echo "== $(notdir $(INTERPRETER)): everything"
-	@JOBTAPE_WHEEL=$(CURDIR)/$(WHEEL) $(VENVS)/test/bin/pytest $(ARGS)
+	@JOBTAPE_WHEEL="$(CURDIR)/$(WHEEL)" $(VENVS)/test/bin/pytest $(ARGS)
 
 check: wheel
 	@$(ENVIRONMENT) $(VENVS)/check --wheel $(WHEEL) -r requirements/check.txt

@@ -1,7 +1,12 @@
-"""Measure several ways of doing things in one run, a batch of each in turn: a slow moment of the machine hits all."""
+"""Measure several ways of doing a thing in one run, a batch of each in turn: a slow moment of the machine hits all.
+
+Each side (ours, torch's) has a process of its own, since both use the same loggers; the processes take turns, and only
+one works at a time.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import statistics
@@ -9,32 +14,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 BATCH_S = 0.002
 
-
-@dataclass
-class Way:
-    """One way of doing what `path` names: ours, torch's, or the least that could be done at all (the floor)."""
-
-    path: str
-    who: str
-    call: Callable[[], object]
-    batch: int = 0
-    samples_us: list[float] = field(default_factory=list)
+Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What the samples of one way say, in microseconds a call."""
+    """What was measured of one way, in microseconds a call."""
 
     path: str
+    """What is done."""
     who: str
+    """Who does it: ours, torch's, or the least that could be done at all (the floor)."""
     median_us: float
     p10_us: float
     p90_us: float
-    samples: int
+    batches: int
     calls: int
 
 
@@ -44,26 +42,24 @@ def figures(path: str, who: str, samples_us: Sequence[float], calls: int) -> Fig
     return Figures(path, who, statistics.median(samples_us), deciles[0], deciles[-1], len(samples_us), calls)
 
 
-def interleave(ways: Sequence[Way], rounds: int, seed: int = 1) -> list[Figures]:
-    """Take `rounds` batches of each way, in a new order each round; the first calls of each warm it up uncounted."""
-    for way in ways:
-        way.batch = _batch(way.call)
-    order = list(ways)
-    shuffle = random.Random(seed).shuffle
+def serve(ways: Sequence[tuple[str, str, Call]]) -> None:
+    """Be one side: say which ways there are, then time a batch of the one whose number is read, until stdin ends."""
+    batches = [batch_of(call) for _, _, call in ways]
+    print(json.dumps([(path, who, batch) for (path, who, _), batch in zip(ways, batches, strict=True)]), flush=True)
     clock = time.perf_counter
-    for _ in range(rounds):
-        shuffle(order)
-        for way in order:
-            call, count = way.call, range(way.batch)
-            start = clock()
-            for _ in count:
-                call()
-            way.samples_us.append((clock() - start) / way.batch * 1e6)
-    return [figures(way.path, way.who, way.samples_us, way.batch * rounds) for way in ways]
+    for line in sys.stdin:
+        number = int(line)
+        call, turns = ways[number][2], range(batches[number])
+        start = clock()
+        for _ in turns:
+            call()
+        print(clock() - start, flush=True)
 
 
-def _batch(call: Callable[[], object]) -> int:
+def batch_of(call: Call) -> int:
     """How many calls fill a batch."""
+    for _ in range(20):  # the first opens files and fills caches
+        call()
     count = 1
     while True:
         start = time.perf_counter()
@@ -75,47 +71,86 @@ def _batch(call: Callable[[], object]) -> int:
         count *= 4
 
 
-TIMED = """
-import json, logging, sys, time
-start = time.perf_counter()
-{statement}
-print(time.perf_counter() - start)
-"""
+def interleave(sides: Sequence[Sequence[str]], rounds: int, seed: int = 1) -> list[Figures]:
+    """Start each side, a command that calls `serve`, and take batches of all their ways in a new order each round.
 
-
-def interleave_starts(statements: Sequence[tuple[str, str, str, int]]) -> list[Figures]:
-    """Time statements in fresh interpreters that have logging and json already; (path, who, statement, runs) each.
-
-    Nothing in their environment asks for a recording.
+    Raises:
+        RuntimeError: a side failed.
     """
-    environ = {k: v for k, v in os.environ.items() if not k.startswith(("JOBTAPE_", "PET_", "TORCHELASTIC_"))}
-    samples: dict[tuple[str, str], list[float]] = {(path, who): [] for path, who, _, _ in statements}
-    for turn in range(-1, max(runs for *_, runs in statements)):
-        for path, who, statement, runs in statements:
-            if turn < runs:
-                command = [sys.executable, "-c", TIMED.format(statement=statement)]
-                done = subprocess.run(command, capture_output=True, text=True, env=environ, check=True)
-                if turn >= 0:  # the one before warms the file cache and writes the bytecode
-                    samples[path, who].append(float(done.stdout.split()[-1]) * 1e6)
-    return [figures(path, who, samples[path, who], len(samples[path, who])) for path, who, _, _ in statements]
+    running = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        for command in sides
+    ]
+    ways = []
+    for side in running:
+        said = side.stdout.readline() if side.stdout else ""
+        for number, (path, who, batch) in enumerate(json.loads(said or "[]")):
+            ways.append((side, number, path, who, batch))
+    samples: list[list[float]] = [[] for _ in ways]
+    order = list(range(len(ways)))
+    shuffle = random.Random(seed).shuffle
+    for _ in range(rounds):
+        shuffle(order)
+        for which in order:
+            side, number, _, _, batch = ways[which]
+            print(number, file=side.stdin, flush=True)
+            samples[which].append(float(side.stdout.readline() if side.stdout else "nan") / batch * 1e6)
+    for side in running:
+        side.communicate()
+        if side.returncode:
+            raise RuntimeError(f"{side.args!r} failed")
+    return [
+        figures(path, who, taken, batch * rounds) for (_, _, path, who, batch), taken in zip(ways, samples, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Start:
+    """A statement to time in fresh interpreters which have run `before`."""
+
+    path: str
+    who: str
+    before: str
+    statement: str
+    runs: int
+
+    def once(self) -> float:
+        """Seconds the statement takes, in an environment in which nothing asks for a recording."""
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("JOBTAPE_", "PET_", "TORCHELASTIC_"))}
+        lines = ("import time", "start = time.perf_counter()", self.statement, "print(time.perf_counter() - start)")
+        text = "\n".join((self.before, *lines))
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environ, check=True)
+        return float(done.stdout.split()[-1])
+
+
+def interleave_starts(starts: Sequence[Start]) -> list[Figures]:
+    """Time statements in fresh interpreters, one of each in turn."""
+    samples: list[list[float]] = [[] for _ in starts]
+    for start in starts:
+        start.once()  # writes the bytecode and warms the file cache
+    for turn in range(max(start.runs for start in starts)):
+        for start, taken in zip(starts, samples, strict=True):
+            if turn < start.runs:
+                taken.append(start.once() * 1e6)
+    return [figures(start.path, start.who, taken, len(taken)) for start, taken in zip(starts, samples, strict=True)]
 
 
 def table(rows: Sequence[Figures]) -> str:
     """The figures as text, a block a path; the last column says how many times ours each other one is."""
     ours = {row.path: row.median_us for row in rows if row.who == "jobtape"}
     lines = [f"{'':46}{'median':>12}{'p10':>12}{'p90':>12}{'/ jobtape':>11}"]
-    path = ""
-    for row in rows:
-        if row.path != path:
-            path = row.path
-            lines.append(path)
-        times = f"{row.median_us / ours[path]:.2f}" if row.who != "jobtape" and ours.get(path) else ""
-        spread = "".join(f"{_time(value):>12}" for value in (row.median_us, row.p10_us, row.p90_us))
-        lines.append(f"  {row.who:44}{spread}{times:>11}")
+    for path in dict.fromkeys(row.path for row in rows):
+        lines.append(path)
+        for row in rows:
+            if row.path == path:
+                times = f"{row.median_us / ours[path]:.2f}" if row.who != "jobtape" and path in ours else ""
+                spread = "".join(f"{in_words(value):>12}" for value in (row.median_us, row.p10_us, row.p90_us))
+                lines.append(f"  {row.who:44}{spread}{times:>11}")
     return "\n".join(lines)
 
 
-def _time(us: float) -> str:
+def in_words(us: float) -> str:
+    """A duration in the unit that fits it."""
     if us >= 1000:
         return f"{us / 1000:.1f} ms"
     return f"{us:.2f} µs" if us >= 1 else f"{us * 1000:.0f} ns"

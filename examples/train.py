@@ -1,4 +1,4 @@
-"""A toy training loop under torchrun that fails on purpose: an exception, then a segmentation fault, then it succeeds."""
+"""A toy training loop that fails on purpose: an exception, then a segmentation fault, then it succeeds."""
 
 import os
 import signal

@@ -23,14 +23,16 @@ MODULES = sorted(
 
 def documents():
     """All that users read, as one text."""
-    return "\n".join(path.read_text() for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+    return "\n".join(
+        path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    )
 
 
 def text_constants():
     """The text constants of the package's sources, without docstrings."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
                 found.add(node.value)
     return found
@@ -68,14 +70,14 @@ def test_every_event_name_is_documented():
 
 def test_every_field_of_the_tape_is_documented():
     """Each field of each record stands in docs/tape-format.md as code."""
-    text = (ROOT / "docs" / "tape-format.md").read_text()
+    text = (ROOT / "docs" / "tape-format.md").read_text(encoding="utf-8")
     fields = {field for kind in structs().values() for field in kind.__struct_fields__}
     assert set() == {field for field in {*fields, *structs()} if f"`{field}`" not in text}
 
 
 def test_every_field_of_the_tape_is_in_the_schema():
     """The JSON Schema of the tape knows each field of each record."""
-    schema = json.loads((ROOT / "docs" / "tape.schema.json").read_text())
+    schema = json.loads((ROOT / "docs" / "tape.schema.json").read_text(encoding="utf-8"))
     known = set(re.findall(r'"(\w+)": ?\{', json.dumps(schema)))
     fields = {field for kind in structs().values() for field in kind.__struct_fields__}
     assert set() == fields - known

@@ -25,7 +25,8 @@ places() {
         echo "$folder/python$1"
     done
     IFS=$old_ifs
-    for folder in "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".* /usr/local /opt/python"$1" "$HOME/.local"; do
+    home=${HOME:-/}
+    for folder in "${PYENV_ROOT:-$home/.pyenv}/versions/$1".* /usr/local /opt/python"$1" "$home/.local"; do
         echo "$folder/bin/python$1"
     done
 }

@@ -20,7 +20,17 @@ TIMEOUT_S = 120
 
 def environment(shelf: Path, extra: dict[str, str] | None = None) -> dict[str, str]:
     """The environment of a user who set nothing but the directory of tapes."""
-    foreign = ("JOBTAPE", "PET_", "TORCHELASTIC", "SLURM_", "LOGLEVEL", "RANK", "WORLD_SIZE", "LOCAL_RANK", "PYTHONPATH")
+    foreign = (
+        "JOBTAPE",
+        "PET_",
+        "TORCHELASTIC",
+        "SLURM_",
+        "LOGLEVEL",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "PYTHONPATH",
+    )
     env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     env.update(JOBTAPE_DIR=str(shelf), OMP_NUM_THREADS="1", PATH=f"{BIN}{os.pathsep}{env.get('PATH', '')}")
     env.update(extra or {})

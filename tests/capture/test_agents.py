@@ -102,9 +102,13 @@ def test_scale_up_is_a_membership_restart(tmp_path: Path) -> None:
 def test_one_agent_is_killed_and_the_other_goes_on(tmp_path: Path) -> None:
     """The node whose agent was killed is the suspect; the surviving node's next attempt succeeds."""
     port = lab.free_port()
-    host = agent(tmp_path, port, "1:2", "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=3")
+    host = agent(
+        tmp_path, port, "1:2", "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=3"
+    )
     until(lambda: "hosts the TCP store" in "".join(path.read_text() for path in host.tapes()))
-    other = agent(tmp_path, port, "1:2", "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=3")
+    other = agent(
+        tmp_path, port, "1:2", "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=3"
+    )
     until(lambda: len(list(tmp_path.glob("up-*-2-*"))) == 2)
     time.sleep(1.5)
     victim = next(path for path in tmp_path.glob("up-*-2-*") if _parent(path) == other.process.pid)

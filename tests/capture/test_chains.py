@@ -95,7 +95,7 @@ def test_console_and_error_files_are_what_they_were(tmp_path: Path, fault: str) 
 
 
 def test_nothing_happens_where_no_recording_was_asked_for(tmp_path: Path) -> None:
-    """With jobtape installed and no destination named, a process has no file, no hook and no module of ours it could notice."""
+    """With jobtape installed and no destination named, a process has no file and no hook of ours."""
     code = (
         "import sys, threading, faulthandler, signal, os\n"
         "before = (sys.excepthook, threading.excepthook, sys.exit, os._exit, faulthandler.enable, signal.signal)\n"

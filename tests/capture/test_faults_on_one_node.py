@@ -94,7 +94,7 @@ def test_an_exit_or_a_signal_is_named(
     [("import ctypes; ctypes.string_at(0)", "SIGSEGV"), ("os.abort()", "SIGABRT")],
 )
 def test_a_native_crash_leaves_the_python_stack(tmp_path: Path, fault: str, signal_name: str) -> None:
-    """After a crash in native code the stack of the Python code that called it is on the tape, and not on the console."""
+    """After a native crash the stack of the Python code that called it is on the tape, and not on the console."""
     job = lab.run(tmp_path, failing(fault))
     (attempt,) = job.why()["attempts"]
     cause = attempt["cause"]
@@ -171,7 +171,7 @@ def test_the_peer_that_lost_its_connection_is_not_blamed(tmp_path: Path) -> None
 
 
 def test_a_hung_rank_that_is_stopped_tells_where_it_stood(tmp_path: Path) -> None:
-    """When the agent stops a worker that hangs, the worker's stack at that moment is kept, own SIGTERM handler or not."""
+    """The stack of a hanging worker the agent stops is kept, own SIGTERM handler or not."""
     script = """
         import os, signal, sys, time
         def wait_for_data():

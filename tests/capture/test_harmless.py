@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -57,9 +58,9 @@ def test_a_full_disk(tmp_path: Path) -> None:
     if mounted.returncode != 0:
         pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
     try:
-        with open(disk / "filler", "wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
-            while True:
-                stream.write(b"x" * 4096)
+        with open(disk / "filler", "wb", buffering=0) as stream, contextlib.suppress(OSError):
+            while stream.write(b"x" * 4096):
+                pass
         job = lab.run(tmp_path, SCRIPT.format(code=3), nproc=1, env={"JOBTAPE_DIR": str(disk / "tapes")})
         assert (1, "done\n") == (job.exit_code, job.out)
         assert 1 == job.err.count("jobtape:")

@@ -1,8 +1,8 @@
 """The torchrun agent's bridge: what an agent knows of its workers' ends and torch never records.
 
-torch keeps the failures of the last attempt only, without times. Here every worker's start, stop signal, exit and error file is put on the
-tape as it happens, for every attempt. Nothing here waits for anything but the local disk; at the end of the launch the
-last deaths are waited for, `JOIN_S` at most.
+torch keeps the failures of the last attempt only, without times. Here every worker's start, stop signal, exit and
+error file is put on the tape as it happens, for every attempt. Nothing here waits for anything but the local disk; at
+the end of the launch the last deaths are waited for, `JOIN_S` at most.
 """
 
 from __future__ import annotations
@@ -134,6 +134,7 @@ class Launch:
         self._ended = False
         self._signal_said = False
         self.tape.open(role="agent", run_id=run_id, run_name=self.run_name)
+        self.directory = self.tape.path.parent if self.tape.path is not None else None
         self.tape.record("AGENT", "jobtape.launch.start", run_id=run_id, **facts)
         self._early = EarlyDeath(self.tape.path)
         seams.route_rendezvous(self.tape.handler)
@@ -171,7 +172,7 @@ class Launch:
             self.attempts[-1].failed(failure)
 
     def end(self, error: BaseException | None) -> None:
-        """Write how the launch ended and close the tape; waits `JOIN_S` at most for the exit records of dead workers."""
+        """Write how the launch ended and close the tape; waits `JOIN_S` at most for records of the dead."""
         if self._ended:
             return
         self._ended = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import signal
 import sys
@@ -181,8 +180,8 @@ class Attempt:
         path = self._tape.path
         if not death.exit_code or death.exit_code > 0 or path is None:
             return
-        for name in sorted(glob.glob(f"{glob.escape(str(path.parent))}/*-{death.pid}-*.stacks")):
-            with open(name, "rb") as stream:
+        for sidecar in sorted(path.parent.glob(f"*-{death.pid}-*.stacks")):
+            with open(sidecar, "rb") as stream:
                 text = stream.read(RELAY_MAX)
             if text.startswith(RELAY_MARK) and b"Fatal Python error" in text:
                 self._write_to_stderr(self._ranks[death.pid]["local_rank"], text[len(RELAY_MARK) :])

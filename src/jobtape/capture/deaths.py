@@ -1,7 +1,8 @@
 """The moment each worker of an agent ends, and how.
 
-torch looks every `monitor_interval` and by then several workers may be dead; who was first is lost. A pidfd becomes readable
-at the very moment a process ends, and ``waitid(WNOWAIT)`` tells its exit code without taking it away from torch.
+torch looks every `monitor_interval` and by then several workers may be dead; who was first is lost. A pidfd becomes
+readable at the very moment a process ends, and ``waitid(WNOWAIT)`` tells its exit code without taking it away from
+torch.
 """
 
 from __future__ import annotations

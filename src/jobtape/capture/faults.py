@@ -28,8 +28,11 @@ def describe(
         ``error_type`` (qualified unless builtin), ``message``, ``traceback`` and ``location`` (``file:line``), each
         text or None.
     """
-    kind = kind or type(value)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    if kind is None:
+        kind = type(value) if value is not None else Exception
+    name = (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
     try:
         message = str(value)
     except Exception:  # noqa: BLE001 - a __str__ that raises must not hide the error it belongs to

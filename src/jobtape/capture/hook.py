@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, cast
 
 SEAMS = {
     "torch.distributed.elastic.events": "patch_events",
@@ -80,7 +80,7 @@ class _Finder:
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader)
+                    spec.loader = cast(Any, _Loader(spec.loader))
                 return spec
         return None
 

@@ -1,7 +1,7 @@
 """What of torch is patched, in a process in which torch's agent modules are imported.
 
-Each patch looks at what it replaces and steps aside with one line on stderr when torch has changed (names as of torch 2.4 to 2.13).
-Until an agent names a destination of ours, every patched function does what torch's did.
+Each patch looks at what it replaces and steps aside with one line on stderr when torch has changed (names as of torch
+2.4 to 2.13). Until an agent names a destination of ours, every patched function does what torch's did.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def patch_events(module: Any) -> None:
     handlers = module.handlers
     original_record, original_logger = module.record, module._get_or_create_logger
     if type(handlers._log_handlers) is not dict or not callable(original_record):
-        raise RuntimeError("torch.distributed.elastic.events is not as expected; torch's own events are left as they are")
+        raise RuntimeError(
+            "torch.distributed.elastic.events is not as expected; torch's own events are left as they are"
+        )
     handlers._log_handlers = Destinations(handlers._log_handlers)
 
     @functools.wraps(original_record)
@@ -52,7 +54,7 @@ def patch_events(module: Any) -> None:
 def patch_launcher(module: Any) -> None:
     """``torch.distributed.launcher.api``: the launch begins when an `elastic_launch` is made.
 
-    Its ``__init__`` and not the launch itself is wrapped, so that no frame of ours stands in the traceback that torchrun prints.
+    Its ``__init__`` and not the launch itself is wrapped, so that no frame of ours stands in torchrun's traceback.
     """
     original = module.elastic_launch.__init__
 

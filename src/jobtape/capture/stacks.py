@@ -1,10 +1,12 @@
 """Where a worker stood when a native crash or a stop signal met it: faulthandler, written beside the worker's tape.
 
 faulthandler works in the signal handler itself, in C, so it tells of a rank that hangs inside a collective, where no
-Python handler would ever run. The text goes to ``<tape>.stacks``. What the script does with faulthandler and SIGTERM works as before:
+Python handler would ever run. The text goes to ``<tape>.stacks``. What the script does with faulthandler and SIGTERM
+works as before:
 
-* ``faulthandler.enable()`` (torch's ``@record`` calls it) keeps its effect: the process has one fatal handler, so ours stays and a first line in
-  the file asks the agent's bridge to repeat the text on the worker's stderr. Without such an agent the script's call wins.
+* ``faulthandler.enable()`` (torch's ``@record`` calls it) keeps its effect: the process has one fatal handler, so
+  ours stays and a first line in the file asks the agent's bridge to repeat the text on the worker's stderr. Without
+  such an agent the script's call wins.
 * ``signal.signal(SIGTERM, …)`` is put underneath: faulthandler writes, then the script's handler runs.
 * The default death by SIGTERM stays the default death: exit code -15.
 """
@@ -48,8 +50,8 @@ class StackFile:
         elif relayed:  # python -X faulthandler, or the script was quicker
             self._script_enable(sys.stderr)
         self._register()
-        faulthandler.enable = self._script_enable  # type: ignore[assignment]
-        faulthandler.disable = self._script_disable
+        faulthandler.enable = self._script_enable
+        faulthandler.disable = self._script_disable  # type: ignore[assignment]
         faulthandler.is_enabled = lambda: self._script_enabled or (not self._fatal_is_ours and _is_enabled())
         signal.signal = self._script_signal
         os.register_at_fork(after_in_child=self.leave)

@@ -1,8 +1,8 @@
 """The worker's bridge: what a worker knows of its own end, recorded from inside.
 
-Started before the script's first line (by the agent's bridge) or at ``import torch`` (a job without an agent). It chains
-``sys.excepthook``, ``threading.excepthook``, ``sys.exit``, ``os._exit`` and faulthandler: each does what it did, after a
-record. It waits for nothing: each record is one write to the local tape.
+Started before the script's first line (by the agent's bridge) or at ``import torch`` (a job without an agent). It
+chains ``sys.excepthook``, ``threading.excepthook``, ``sys.exit``, ``os._exit`` and faulthandler: each does what it
+did, after a record. It waits for nothing: each record is one write to the local tape.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Worker:
         self._os_exit: Callable[[int], NoReturn] = os._exit
         sys.excepthook = self._on_exception
         threading.excepthook = self._on_thread_exception
-        sys.exit = self._on_sys_exit  # type: ignore[assignment]
-        os._exit = self._on_os_exit  # type: ignore[assignment]
+        sys.exit = self._on_sys_exit
+        os._exit = self._on_os_exit
         self._stacks: StackFile | None = None
         path = tape.path
         if path is not None:
@@ -96,7 +96,7 @@ class Worker:
         if threading.excepthook == self._on_thread_exception:
             threading.excepthook = self._thread_hook
         if sys.exit == self._on_sys_exit:
-            sys.exit = self._sys_exit  # type: ignore[assignment]
+            sys.exit = self._sys_exit
         if os._exit == self._on_os_exit:
             os._exit = self._os_exit  # type: ignore[assignment]
         atexit.unregister(self._at_exit)
@@ -105,9 +105,7 @@ class Worker:
     def _mine(self) -> bool:
         return os.getpid() == self.pid
 
-    def _on_exception(
-        self, kind: type[BaseException], value: BaseException, trace: TracebackType | None
-    ) -> None:
+    def _on_exception(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         self._record_error(kind, value, trace)
         self._excepthook(kind, value, trace)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from importlib import import_module
 import click
 
 from jobtape.errors import JobtapeError
+from jobtape.views.escape import visible
 
 COMMANDS = {
     "run": ("run", "Run a job under torchrun with recording on."),
@@ -24,15 +26,20 @@ COMMANDS = {
 
 EPILOG = "Example: jobtape why"
 
+WRONG_USE = 2
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+"""What a shell reports of a command that SIGINT or SIGPIPE ended."""
+
 
 class Commands(click.Group):
     """The commands of jobtape; the module of one is imported when that one is asked for."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The names, in the order in which a newcomer needs them."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
@@ -40,7 +47,7 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """The list of commands in the help, without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
@@ -56,7 +63,9 @@ def show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> No
 
 
 @click.group(cls=Commands, invoke_without_command=True, epilog=EPILOG)
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Print the version.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Print the version."
+)
 @click.help_option("--help", help="Print this help.")
 @click.pass_context
 def jobtape(ctx: click.Context) -> None:
@@ -66,23 +75,28 @@ def jobtape(ctx: click.Context) -> None:
 
 
 def run_application(argv: Sequence[str] | None) -> int:
-    """Run the command line; return the exit code. Nothing but SystemExit of a command of somebody else's comes out."""
+    """Run the command line; return the exit code.
+
+    Raises:
+        Exception: an unexpected one, with JOBTAPE_DEBUG set.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = jobtape.main(args=list(argv) if argv is not None else None, prog_name="jobtape", standalone_mode=False)
+        code = jobtape.main(args=words, prog_name="jobtape", standalone_mode=False)
         sys.stdout.flush()
     except click.UsageError as error:
         return complain(usage_line(error))
     except click.ClickException as error:
         return complain(error.format_message())
     except click.Abort:
-        return 130
+        return INTERRUPTED
+    except JobtapeError as error:
+        return complain(str(error))
     except BrokenPipeError:
         # The reader of the pipe has had enough; without this the interpreter would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except JobtapeError as error:
-        return complain(str(error))
-    except Exception as error:  # noqa: BLE001 - a mistake of ours is one line too
+        return PIPE_CLOSED
+    except Exception as error:
         if os.environ.get("JOBTAPE_DEBUG"):
             raise
         return complain(f"unexpected {type(error).__name__}: {error}; JOBTAPE_DEBUG=1 shows where")
@@ -92,10 +106,13 @@ def run_application(argv: Sequence[str] | None) -> int:
 def usage_line(error: click.UsageError) -> str:
     """What was wrong with the words on the command line, and where to read how they go."""
     command = error.ctx.command_path if error.ctx is not None else "jobtape"
-    return f"{error.format_message().rstrip('.')}; see '{command} --help'"
+    message = error.format_message().strip().rstrip(".")
+    return f"{message[:1].lower()}{message[1:]}; see {command} --help"
 
 
 def complain(message: str) -> int:
     """Say on stderr, in one line, what happened; the exit code for that."""
-    print(f"jobtape: {message}", file=sys.stderr)
-    return 2
+    text = f"jobtape: {visible(' '.join(message.split()))}"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        click.echo(text, err=True)
+    return WRONG_USE

@@ -20,7 +20,7 @@ KINDS = ("header", "event", "rdzv", "loss", "close", "other")
 
 @click.command("events", epilog="Example: jobtape events latest --rank 1 --name 'jobtape.worker.*'")
 @run_argument
-@click.option("--rank", "ranks", type=click.IntRange(min=0), multiple=True, metavar="N", help="Of this rank; repeatable.")
+@click.option("--rank", "ranks", type=click.IntRange(0), multiple=True, metavar="N", help="Of this rank; repeatable.")
 @click.option("--host", "hosts", multiple=True, metavar="GLOB", help="Of hosts named so; repeatable.")
 @click.option("--name", "names", multiple=True, metavar="GLOB", help="Of this event name; repeatable.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Of this kind; repeatable.")
@@ -54,7 +54,7 @@ def command(
 ) -> int:
     """The records of a run in the order of their times, one a line; options narrow them down, and all must hold.
 
-    RUN is as for "jobtape why". With --json each line is a JSON object: the record with "file", "line" and "time" added.
+    RUN is as for "jobtape why". With --json each line is a JSON object, the record with its "file", "line" and "time".
 
     The exit code is 1 when there is no such record.
     """
@@ -105,7 +105,8 @@ def regex(text: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise click.BadParameter(f"{error}; give a regular expression, \\ before its special characters", param_hint="--grep") from None
+        advice = "put \\ before characters that are special in a regular expression"
+        raise click.BadParameter(f"{error}; {advice}", param_hint="--grep") from None
 
 
 def placed_at(text: str) -> tuple[str, int, int]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from jobtape.cli.options import dir_option, json_option, print_json
 
-FORMATS = ("torchelastic",)
+if TYPE_CHECKING:
+    from jobtape.importers.onto_tape import ImportReport
+
+IMPORTERS = {"torchelastic": "jobtape.importers.torchelastic"}
+"""Name of a format -> the module that reads it."""
 
 
 @click.command("import", epilog="Example: jobtape import --format torchelastic node-a.log node-b.log")
@@ -16,7 +22,7 @@ FORMATS = ("torchelastic",)
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(FORMATS),
+    type=click.Choice(list(IMPORTERS)),
     default="torchelastic",
     show_default=True,
     help="What wrote the records: torchelastic's events and the log of its agents, in one file or one a node.",
@@ -33,11 +39,10 @@ def command(files: tuple[Path, ...], format_: str, tz: str | None, directory: st
 
     Lines that are no records are skipped and counted. Importing a file again replaces what was imported from it.
     """
-    from jobtape.importers.torchelastic import import_files
     from jobtape.tape.shelf import shelf_dir
 
     shelf = shelf_dir(directory)
-    report = import_files(list(files), shelf, tz)
+    report: ImportReport = import_module(IMPORTERS[format_]).import_files(files, shelf, tz)
     if as_json:
         print_json(
             {

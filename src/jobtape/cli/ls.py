@@ -29,7 +29,7 @@ def command(limit: int | None, directory: str | None, as_json: bool) -> int:
     runs = list_runs(shelf)
     if not runs:
         raise TapeError(
-            f"no runs in {shelf}; record one with torchrun --event-log-handler=tape, or name another directory with --dir",
+            f"no runs in {shelf}; record one with torchrun --event-log-handler=tape, or name a directory with --dir",
             path=str(shelf),
         )
     rows = [row(run) for run in (runs[-limit:] if limit else runs)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from jobtape.errors import JobtapeError
+from jobtape.views.escape import visible
 
 _HELP = """Run a job under torchrun and record it.
 
@@ -26,7 +28,7 @@ _HELP = """Run a job under torchrun and record it.
     add_help_option=True,
 )
 @click.argument("args", nargs=-1, type=click.UNPROCESSED, required=True)
-def command(args: tuple[str, ...]) -> None:
+def command(args: tuple[str, ...]) -> int:
     """Run torchrun's main in this process, so that its exit code, signals and output are its own."""
     try:
         import torch.distributed.run as torchrun
@@ -41,16 +43,41 @@ def command(args: tuple[str, ...]) -> None:
     if not any(word.partition("=")[0] in ("--event-log-handler", "--event_log_handler") for word in words):
         words.insert(0, "--event-log-handler=tape")
     sys.argv = ["torchrun", *words]
-    torchrun.main(words)
+    try:
+        torchrun.main(words)
+    except Exception as error:  # noqa: BLE001 - what the interpreter would do with it under torchrun
+        if error.__traceback__ is not None:
+            error.__traceback__ = error.__traceback__.tb_next
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    finally:
+        _print_place()
+    return 0
+
+
+def _print_place() -> None:
+    from jobtape.capture import agent
+
+    launch = agent.current()
+    if launch is not None and launch.directory is not None:
+        click.echo(visible(f"jobtape: recorded in {launch.directory}; `jobtape why` tells what happened"), err=True)
 
 
 def _print_attempt(attempt: Any) -> None:
     """Say in one line how an attempt of this node's agent ended."""
-    print(attempt_line(attempt), file=sys.stderr, flush=True)
+    from jobtape.capture import agent
+
+    launch = agent.current()
+    click.echo(attempt_line(attempt, launch.directory if launch is not None else None), err=True)
 
 
-def attempt_line(attempt: Any) -> str:
-    """The line of an attempt: its number, how long it took, and the first of its workers to fail."""
+def attempt_line(attempt: Any, run: Path | None) -> str:
+    """The line of an attempt: its number, how long it took, and the first of its workers to fail.
+
+    Args:
+        attempt: a `jobtape.capture.attempt.Attempt` whose workers have all ended.
+        run: the directory of the run, where the worker's own word on its error is looked up.
+    """
     duration_s = (attempt.ended_s or attempt.started_s) - attempt.started_s
     head = f"jobtape: attempt {attempt.number}"
     if attempt.state == "SUCCEEDED":
@@ -59,7 +86,23 @@ def attempt_line(attempt: Any) -> str:
     if first is None:
         return f"{head} was stopped after {duration_s:.1f} s ({_REASONS.get(attempt.stop_reason, attempt.stop_reason)})"
     how = first["signal"] or f"exit code {first['exit_code']}"
-    return f"{head} failed after {duration_s:.1f} s: rank {first['rank']} (pid {first['pid']}) ended with {how}"
+    error = _own_error(run, first["pid"]) if run is not None else None
+    if error is not None:
+        how += f": {error['error_type']}: {str(error['message'])[:200]} at {error['location']}"
+    return visible(
+        f"{head} failed after {duration_s:.1f} s: rank {first['rank']} (pid {first['pid']}) ended with {how}"
+    )
+
+
+def _own_error(run: Path, pid: int) -> dict[str, Any] | None:
+    from jobtape.tape.reader import read_tape
+
+    for path in sorted(run.glob(f"*-{pid}-*.jsonl")):
+        for record in reversed(read_tape(path).records):
+            if getattr(record, "name", "") == "jobtape.worker.error":
+                metadata: dict[str, Any] = record.metadata  # type: ignore[union-attr]
+                return metadata
+    return None
 
 
 _REASONS = {

@@ -13,7 +13,14 @@ from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, O
 if TYPE_CHECKING:
     from jobtape.tape.reader import TapeFile
 
-KINDS = {Header: "header", EventRecord: "event", RdzvRecord: "rdzv", LossRecord: "loss", CloseRecord: "close", Other: "other"}
+KINDS = {
+    Header: "header",
+    EventRecord: "event",
+    RdzvRecord: "rdzv",
+    LossRecord: "loss",
+    CloseRecord: "close",
+    Other: "other",
+}
 REFERENCE = re.compile(r"\A(?P<file>.+?)(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?(?:[\s#(,].*)?\Z", re.DOTALL)
 RANK_KEYS = ("rank", "global_rank")
 HOST_KEYS = ("host", "hostname")
@@ -85,7 +92,10 @@ def is_wanted(placed: Placed, wanted: Wanted) -> bool:
         and (not wanted.sources or str(getattr(record, "source", "")).upper() in wanted.sources)
         and (not wanted.names or any(fnmatch.fnmatchcase(getattr(record, "name", ""), glob) for glob in wanted.names))
         and (not wanted.ranks or not wanted.ranks.isdisjoint(ranks_of(placed)))
-        and (not wanted.hosts or any(fnmatch.fnmatchcase(host, glob) for host in hosts_of(placed) for glob in wanted.hosts))
+        and (
+            not wanted.hosts
+            or any(fnmatch.fnmatchcase(host, glob) for host in hosts_of(placed) for glob in wanted.hosts)
+        )
         and (not wanted.references or any(stands_at(placed, reference) for reference in wanted.references))
         and (wanted.pattern is None or any(wanted.pattern.search(text) for text in texts_of(fields_of(record))))
     )

@@ -31,7 +31,7 @@ def diagnosed(run: ShelfRun) -> Run:
 def living(files: Iterable[TapeFile]) -> frozenset[str]:
     """Names of the tape files whose writers are alive on this host.
 
-    A process id alone proves nothing, it is given out again: the kernel's boot and the process's start must be the same.
+    A process id alone proves nothing, it is given out again: the boot and the process's start must be the same too.
     A process of another host, or of a container that is not this one, is not seen.
     """
     boot = first_line(Path("/proc/sys/kernel/random/boot_id"))

@@ -13,7 +13,7 @@ TIME = re.compile(
 
 
 def point(text: str, first_ns: int | None) -> int:
-    """Unix nanoseconds of a time: ``2026-02-17 09:30:00.019``, ``2026-02-17T09:30Z``, ``09:30`` on the run's day, or unix seconds.
+    """Unix nanoseconds of a time: ``2026-02-17 09:30:00.019``, ``2026-02-17T09:30Z``, ``09:30``, or unix seconds.
 
     Args:
         text: the time; without a zone it is local, and a time as jobtape prints it is understood.

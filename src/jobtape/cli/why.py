@@ -12,7 +12,9 @@ GOOD = frozenset({"running", "succeeded"})
 
 @click.command("why", epilog="Example: jobtape why resnet-31 --full")
 @run_argument
-@click.option("--full", is_flag=True, help="Everything: whole tracebacks and stacks, every attempt, rank and reference.")
+@click.option(
+    "--full", is_flag=True, help="Everything: whole tracebacks and stacks, every attempt, rank and reference."
+)
 @dir_option
 @json_option
 def command(run: str | None, full: bool, directory: str | None, as_json: bool) -> int:

@@ -15,7 +15,8 @@ MAX_FACT_CHARS = 60
 MAX_MESSAGE_CHARS = 200
 
 _WHO = ("rank", "global_rank", "host", "hostname")
-_SAID_ELSEWHERE = frozenset((*_WHO, "metadata", "run_id", "raw_error"))
+_NOT_SHOWN = frozenset((*_WHO, "metadata", "run_id", "raw_error", "state", "worker_id", "role", "rdzv_backend"))
+"""Said elsewhere in the line, or the same in every line of a job."""
 _COLOURS = {"FAILED": "31", "SUCCEEDED": "32"}
 
 
@@ -58,7 +59,7 @@ def line_of(values: dict[str, Any], now_s: float, *, colour: bool = False) -> st
     error = _error(values, facts)
     if error:
         words.append(f"error: {_cut(error, MAX_MESSAGE_CHARS)}")
-    shown = [key for key in facts if key not in _SAID_ELSEWHERE and facts[key] not in (None, "")]
+    shown = [key for key in facts if key not in _NOT_SHOWN and facts[key] not in (None, "")]
     words += [f"{_text(key)}={_cut(_text(facts[key]), MAX_FACT_CHARS)}" for key in shown[:MAX_FACTS]]
     if len(shown) > MAX_FACTS:
         words.append(f"(+{len(shown) - MAX_FACTS})")

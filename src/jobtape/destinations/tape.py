@@ -7,7 +7,6 @@ itself as a loss once that works again.
 
 from __future__ import annotations
 
-import atexit
 import errno
 import json
 import logging
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jobtape.events.delivery import Tally
+from jobtape.events.handlers import at_end
 from jobtape.events.notices import Pause, warn_once
 from jobtape.tape.header import current_run_id, this_process
 from jobtape.tape.names import safe_name
@@ -370,6 +370,5 @@ def _begin_in_child() -> None:
         handler._begin()
 
 
-# At import and not when a file is made: what is registered first runs last, after the handlers of the script.
-atexit.register(_close_all)
+at_end(_close_all)
 os.register_at_fork(after_in_child=_begin_in_child)

@@ -118,6 +118,8 @@ class Agent(msgspec.Struct, eq=False, kw_only=True):
     boot_id: str = ""
     pid_start: int = 0
     descriptor: str = ""
+    offset_s: float = 0.0
+    """Wall time minus `clock`."""
     live_tape: bool = False
     alive: bool = False
     closed: bool = False

@@ -14,10 +14,7 @@ _LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages)/|/lib/python\d[^/]*/|
 _TYPED = re.compile(r"(?P<type>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)(?:: ?(?P<message>.*))?", re.DOTALL)
 _EXCEPTION_NAME = re.compile(r"(Error|Exception|Exit|Interrupt|Warning|Timeout|Iteration|Fault|Failure|Abort)$")
 _SAID_BY_TORCH = re.compile(r"Signal \d+ \(.*\) received by PID \d+|To enable traceback see: ")
-_CHAIN = (
-    "\n\nDuring handling of the above exception, another exception occurred:\n\n",
-    "\n\nThe above exception was the direct cause of the following exception:\n\n",
-)
+_WHILE_HANDLING = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
 class FailureText(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +162,7 @@ def crash_location(stack: str) -> str | None:
     return fallback
 
 
-def first_of_chain(traceback: str) -> FailureText | None:
-    """The exception that was raised first, when others were raised while it was handled; None when there is one only."""
-    cut = min((at for mark in _CHAIN if (at := traceback.find(mark)) >= 0), default=-1)
-    return from_text(traceback[:cut]) if cut >= 0 else None
+def handled_before(traceback: str) -> FailureText | None:
+    """The exception that was being handled when another one was raised; None when there is one only."""
+    before, mark, _ = traceback.partition(_WHILE_HANDLING)
+    return from_text(before) if mark else None

@@ -98,6 +98,7 @@ def record(event: Event, destination: str = "null") -> None:
             logger.handlers == route.alone
             and not logger.filters
             and logger.level <= _INFO
+            and not logger.propagate
             and _get_or_create_logger is _unpatched
         ):
             write = route.write

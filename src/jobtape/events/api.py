@@ -71,22 +71,22 @@ class Event:
         Raises:
             EventError: a value has no place in JSON; names the metadata key and the type.
         """
-        metadata = self.metadata
-        if (
-            type(self) is Event
-            and type(metadata) is dict
-            and _PLAIN.issuperset(map(type, metadata.values()))
-            and _TEXT.issuperset(map(type, metadata))
-            and type(self.name) is str
-            and type(self.source) in _PLAIN
-            and type(self.timestamp) in _PLAIN
-        ):
-            try:
+        try:
+            metadata = self.metadata
+            if (
+                type(self) is Event
+                and type(metadata) is dict
+                and _PLAIN.issuperset(map(type, metadata.values()))
+                and _TEXT.issuperset(map(type, metadata))
+                and type(self.name) is str
+                and type(self.source) in _PLAIN
+                and type(self.timestamp) in _PLAIN
+            ):
                 return _encode_plain(
                     {"name": self.name, "source": self.source, "timestamp": self.timestamp, "metadata": metadata}
                 )
-            except (ValueError, RuntimeError):
-                pass  # NaN, or changed by another thread meanwhile: the general way finds out which
+        except (ValueError, RuntimeError, AttributeError):
+            pass  # NaN, changed by another thread meanwhile, or incomplete: the general way finds out which
         return _serialize(self)
 
 
@@ -201,7 +201,7 @@ def _fault_of(event: Event | RdzvEvent, error: Exception) -> EventError:
         if path:
             what = f"{type(culprit).__module__}.{type(culprit).__qualname__}".removeprefix("builtins.")
             value_text = f" {culprit!r}" if type(culprit) is float else ""
-            return EventError(f"{path} is a {what}{value_text}, which JSON cannot hold", field=path, value=culprit)
+            return EventError(f"{path} is of type {what}{value_text}, which JSON cannot hold", field=path, value=culprit)
     return EventError(f"{kind} cannot be written as JSON: {type(error).__name__}: {error}", value=event)
 
 

@@ -6,6 +6,7 @@ of these joined by commas. Handlers are made when first asked for, so importing 
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -132,6 +133,11 @@ def is_paused(destination: str) -> bool:
     return True
 
 
+def at_end(function: Callable[[], None]) -> None:
+    """Have a function called at the interpreter's exit, after what the script has registered since importing us."""
+    _endings.append(function)
+
+
 def known_destinations() -> tuple[str, ...]:
     """The names that `get_logging_handler` takes."""
     names = {*_log_handlers, *_factories, *_entry_points()}
@@ -245,6 +251,11 @@ def _make_file(url: str) -> logging.Handler:
     return tape_in(unquote(split.path))
 
 
+def _end() -> None:
+    for function in _endings:
+        function()
+
+
 def _new_lock() -> None:
     """In a forked child: the lock may have been held by a thread that is not there."""
     global _making
@@ -266,5 +277,8 @@ _SCHEMES: dict[str, Callable[[str], logging.Handler]] = {"file": _make_file}
 _tallies: dict[str, Tally] = {}
 _unusable: dict[str, Pause] = {}
 _found_entry_points: dict[str, Any] | None = None
+_endings: list[Callable[[], None]] = []
 _making = threading.RLock()
+# atexit calls last what was registered first: here, at the import, and not when a destination is first used.
+atexit.register(_end)
 os.register_at_fork(after_in_child=_new_lock)

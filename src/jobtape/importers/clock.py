@@ -8,6 +8,7 @@ Year's Eve as well. A local hour that comes twice, at the end of summer time, is
 from __future__ import annotations
 
 import re
+from calendar import isleap
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -54,7 +55,7 @@ def find_zone(name: str | None) -> tzinfo | None:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, LookupError) as error:
-        raise ImportFailed(f"no time zone {name!r}: use a name like Europe/Berlin, UTC, or an offset like +02:00") from error
+        raise ImportFailed(f"no time zone {name!r}: use a name like Europe/Berlin, UTC or +02:00") from error
 
 
 def offset_zone(sign: str, hours: int, minutes: int) -> tzinfo:
@@ -72,6 +73,7 @@ class YearSurvey:
         self._zone = zone
         self._last: Stamp | None = None
         self._years = 0  # passed since the first yearless line
+        self._leap: int | None = None  # of them, until a 29 February
         self._anchor: tuple[int, Stamp | None, int] | None = None
         self._sure = False
 
@@ -89,59 +91,78 @@ class YearSurvey:
             if self._last is not None:
                 self._years += _years_between(self._last, stamp)
             self._last = stamp
+            if (stamp.month, stamp.day) == (2, 29):
+                self._leap = self._years
             if self._anchor is not None and self._anchor[1] is None:
                 self._anchor = self._anchor[0], stamp, self._years
         elif sure or self._anchor is None:
-            time_ns = FileClock(self._zone, None).read(stamp)
+            time_ns = FileClock(self._zone).read(stamp)
             if time_ns is not None:
                 self._anchor = time_ns, self._last, self._years
                 self._sure = sure
         return not self._sure
 
-    def first_year(self, other_ns: int | None, written_s: float) -> int | None:
-        """The year of the first yearless line; None when there is none, or when dated lines come before it.
+    def clock(self, other_ns: int | None, written_s: float) -> FileClock:
+        """The clock for reading this file.
 
         Args:
             other_ns: a dated line of another file of the same job, for a file that has none.
             written_s: when the file was last written, for a job that has none: it cannot tell of what came later.
         """
-        if self._anchor is not None:
-            anchor_ns, last, years = self._anchor
-            reference_s = anchor_ns / 1e9
-        else:
-            last, years = self._last, self._years
-            reference_s = written_s if other_ns is None else other_ns / 1e9
-        if last is None:
-            return None
-        latest_s = reference_s + DAY_S if self._anchor is None and other_ns is None else None
-        guess = datetime.fromtimestamp(reference_s, timezone.utc).year
+        anchor_ns, last, years = self._anchor or (other_ns, self._last, self._years)
+        clock = FileClock(self._zone)
+        try:
+            if last is None:
+                clock.start_at(written_s if anchor_ns is None else anchor_ns / 1e9)
+            elif (year := self._first_year(last, years, anchor_ns, written_s)) is not None:
+                clock.start_in(year)
+        except (ValueError, OverflowError, OSError):
+            pass  # the file's own time is none; lines without a year have no time then
+        return clock
+
+    def _first_year(self, last: Stamp, years: int, anchor_ns: int | None, written_s: float) -> int | None:
+        """The year that brings the last line nearest to the anchor; without one, not beyond its file's own time."""
+        near_s = written_s if anchor_ns is None else anchor_ns / 1e9
+        guess = datetime.fromtimestamp(near_s, timezone.utc).year
         found: list[tuple[float, int]] = []
         for year in range(guess - 8, guess + 2):  # within eight years there is a 29 February
+            if self._leap is not None and not isleap(year - years + self._leap):
+                continue
             seconds = _seconds(last._replace(year=year), self._zone)
-            if seconds is not None and (latest_s is None or seconds <= latest_s):
-                found.append((abs(seconds - reference_s), year))
-        return min(found)[1] - years if found else None
+            if seconds is not None and (anchor_ns is not None or seconds <= near_s + DAY_S):
+                found.append((abs(seconds - near_s), year - years))
+        return min(found)[1] if found else None
 
 
 class FileClock:
     """Reads the times of one file's lines, in their order."""
 
-    def __init__(self, zone: tzinfo | None, first_year: int | None) -> None:
+    def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
-        self._year = first_year
+        self._year: int | None = None
         self._last: Stamp | None = None
         self._last_s: float | None = None
+
+    def start_in(self, year: int) -> None:
+        """The first line without a year stands in this one."""
+        self._year = year
+
+    def start_at(self, seconds: float) -> None:
+        """The first line without a year stands near this unix time."""
+        moment = datetime.fromtimestamp(int(seconds), self._zone)
+        self._year, self._last = moment.year, Stamp(month=moment.month, day=moment.day)
 
     def read(self, stamp: Stamp) -> int | None:
         """Unix time in nanoseconds; None when the line states no possible time.
 
-        >>> FileClock(timezone.utc, 2026).read(Stamp(month=2, day=17, hour=9, minute=30, nanos=19_000_000))
+        >>> clock = FileClock(timezone.utc)
+        >>> clock.start_in(2026)
+        >>> clock.read(Stamp(month=2, day=17, hour=9, minute=30, nanos=19_000_000))
         1771320600019000000
         """
         if stamp.epoch_ns is not None:
             self._last_s = stamp.epoch_ns / 1e9
-            moment = datetime.fromtimestamp(stamp.epoch_ns // 1_000_000_000, self._zone)
-            self._year, self._last = moment.year, Stamp(month=moment.month, day=moment.day)
+            self.start_at(self._last_s)
             return stamp.epoch_ns
         if stamp.year is None:
             if self._year is None:
@@ -153,7 +174,6 @@ class FileClock:
             return None
         self._year, self._last, self._last_s = stamp.year, stamp, seconds
         return seconds * 1_000_000_000 + stamp.nanos
-
 
     def peek(self, stamp: Stamp) -> int | None:
         """Unix time of a time stated by the way, which is not that of the line."""

@@ -19,9 +19,9 @@
       …
     ============================================================
 
-A traceback is a worker's text, each line of it behind two blanks, and may say anything: the block ends at the line of ``=`` of
-the same width that stands at the line's start after the root cause, and nothing before is a record. A block that was cut off
-ends where a line begins that cannot be of it.
+A traceback is a worker's text, each line of it behind two blanks, and may say anything: the block ends at the line of
+``=`` of the same width that stands at the line's start after the root cause, and nothing before is a record. A block
+that was cut off ends where a line begins that cannot be of it.
 """
 
 from __future__ import annotations
@@ -105,18 +105,10 @@ def read_block(lines: Lines, border: bytes, clock: FileClock) -> ClosingBlock | 
     texts = []
     for n, line in taken[3:]:
         text = (line or b"").decode("utf-8", "replace")
-        if line is None or b"\0" in line or ("\ufffd" in text and not _is_utf8(line)):
+        if line is None or b"\0" in line or ("\ufffd" in text and b"\xef\xbf\xbd" not in line):
             damaged.append(n)
         texts.append(text)
     return ClosingBlock(title.decode("utf-8", "replace"), _failures(texts, len(border), clock), not whole, damaged)
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _has_top(lines: Lines, border: bytes, taken: list[tuple[int, bytes | None]]) -> bool:
@@ -142,14 +134,18 @@ def _collect(lines: Lines, border: bytes, taken: list[tuple[int, bytes | None]])
             return True
         taken.append(item)
         root_seen = root_seen or line == _ROOT
-        # a second top inside the block: the first one was cut off, or a worker printed something like it
-        if line == b"Failures:" and len(taken) > 6 and opens(taken[-4][1] or b"") and (taken[-3][1] or b"").endswith(b" FAILED"):
+        if line == b"Failures:" and len(taken) > 6 and _is_top([line for _, line in taken[-4:]]):
+            # the first block was cut off, or a worker printed something like its top
             lines.push_back(taken[-4:])
             del taken[-4:]
             return False
         if size > LONGEST_BLOCK:
             return False
     return False
+
+
+def _is_top(four: list[bytes | None]) -> bool:
+    return opens(four[0] or b"") and (four[1] or b"").endswith(b" FAILED")
 
 
 def _end_of_cut(taken: list[tuple[int, bytes | None]], border: bytes) -> int:
@@ -162,9 +158,11 @@ def _end_of_cut(taken: list[tuple[int, bytes | None]], border: bytes) -> int:
 
 def _failures(texts: list[str], width: int, clock: FileClock) -> list[Failure]:
     starts = [i for i in range(len(texts)) if _is_entry(texts, i)]
-    root = next((i for i, text in enumerate(texts) if text == _ROOT.decode() and texts[i - 1] == "-" * width), len(texts))
+    section = "-" * width
+    roots = (i for i, text in enumerate(texts) if text == _ROOT.decode() and texts[i - 1] == section)
+    root = next(roots, len(texts))
     found = []
-    for i, next_start in zip(starts, [*starts[1:], len(texts)], strict=True):
+    for i, next_start in zip(starts, [*starts[1:], len(texts)], strict=False):
         end = min(next_start, root - 1) if i < root < len(texts) else next_start
         found.append(_failure(texts[i + 1 : max(end, i + 7)], i > root, clock))
     return found

@@ -1,7 +1,7 @@
 """Earlier imports of a file that has grown since.
 
-A log is imported while its job runs, and again later. Its content, and with it the name of its tape file, has changed by
-then; the events of the first import would be on the shelf twice if it stayed.
+A log is imported while its job runs, and again later. Its content, and with it the name of its tape file, has changed
+by then; the events of the first import would be on the shelf twice if it stayed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UNSETTLED = 3
 
 
 def grown_from(older: Path, body: BinaryIO) -> bool:
-    """Whether the records of an earlier import are the first of ``body``, the lines of a later one without its header."""
+    """Whether the records of an earlier import are the first of ``body``, a later one's lines without its header."""
     body.seek(0)
     matched = 0
     try:

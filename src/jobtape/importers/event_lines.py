@@ -1,8 +1,9 @@
 """The JSON of torchelastic's own records, as ``Event.serialize()`` and ``RdzvEvent.serialize()`` write it.
 
-Fields of the source: an event has ``name``, ``source``, ``timestamp`` (0 from torch's agent), ``metadata``; a rendezvous event
-``name``, ``run_id``, ``message``, ``hostname``, ``pid``, ``node_state``, ``master_endpoint``, ``rank``, ``local_id``,
-``error_trace``. Either may carry its arrival time in ``time`` (unix seconds). Further fields are kept in ``extra``.
+Fields of the source: an event has ``name``, ``source``, ``timestamp`` (0 from torch's agent), ``metadata``; a
+rendezvous event ``name``, ``run_id``, ``message``, ``hostname``, ``pid``, ``node_state``, ``master_endpoint``,
+``rank``, ``local_id``, ``error_trace``. Either may carry its arrival time in ``time`` (unix seconds). Further fields
+are kept in ``extra``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import re
 from typing import Any
 
 from jobtape.tape.records import EventRecord, RdzvRecord
-from jobtape.tape.values import encode_metadata, plain_text
+from jobtape.tape.values import INT_MAX, INT_MIN, encode_metadata, plain_text
 
 _FIELD = r'"(?:name|source|timestamp|metadata|run_id|message|hostname|pid|node_state|time)"\s*:'
 _START = re.compile(rf"\{{\s*{_FIELD}")
-_TORN_TAIL = re.compile(r'"(?:node_state|agent_restarts|error_trace|master_endpoint)": .*\}\s*$', re.DOTALL)
+_LAST_FIELDS = ('"node_state": ', '"agent_restarts": ', '"error_trace": ', '"master_endpoint": ')
 _ARRIVAL = re.compile(rb'[{,] ?"time": ?(\d{10}(?:\.\d{1,9})?)[,}]')
 _ATTEMPTS = 64
 """Starts of a record that are tried in one broken line; a hostile line may hold millions."""
@@ -59,27 +60,32 @@ def decode_object(text: str, start: int = 0) -> tuple[dict[str, Any], int] | Non
 
 def looks_torn(text: str) -> bool:
     """Whether a text that is no JSON object is what was left of a record: its start or its end."""
-    return text.startswith('{"') or (_TORN_TAIL.search(text) is not None and _START.search(text) is None)
+    if text.startswith('{"'):
+        return True
+    return text.rstrip().endswith("}") and any(name in text for name in _LAST_FIELDS) and _START.search(text) is None
 
 
-def find_records(text: str) -> list[tuple[dict[str, Any], int]]:
-    """The whole records behind the torn one, or the garbage, that a broken line begins with, and where they begin.
+def find_records(text: str) -> tuple[list[tuple[dict[str, Any], int]], bool]:
+    """The whole records of a broken line and where they begin, and whether the line holds nothing else.
 
     A record cannot begin inside a string of another, where its quotes would be escaped: so a torn record with an intact
     one behind it is told apart from a record that quotes another.
     """
     found: list[tuple[dict[str, Any], int]] = []
-    position = failed = 0
-    while failed < _ATTEMPTS and (match := _START.search(text, position)):
+    nothing_else = True
+    position = start = failed = 0
+    while failed < _ATTEMPTS and (match := _START.search(text, start)):
         decoded = decode_object(text, match.start())
         if decoded is None:
             failed += 1
-            position = match.start() + 1
+            start = match.start() + 1
             continue
-        fields, position = decoded
+        fields, start = decoded
         if is_record(fields):
             found.append((fields, match.start()))
-    return found
+            nothing_else = nothing_else and not text[position : match.start()].strip()
+            position = start
+    return found, nothing_else and bool(found) and not text[position:].strip()
 
 
 def is_record(fields: dict[str, Any]) -> bool:
@@ -124,19 +130,20 @@ def to_record(fields: dict[str, Any], time_ns: int | None, origin: str) -> Event
             extra=encode_metadata(fields),
             origin=plain_text(origin),
         )
-    text = {name: _take(fields, name, str, "") for name in ("hostname", "master_endpoint", "error_trace")}
-    number = {name: _take(fields, name, int, None) for name in ("rank", "local_id")}
     return RdzvRecord(
         seq=0,
         time_ns=time_ns,
-        pid=_take(fields, "pid", int, 0),
-        name=plain_text(fields.pop("name")),
-        source=plain_text(_take(fields, "source", str, "AGENT")),
-        run_id=plain_text(fields.pop("run_id")),
-        message=plain_text(fields.pop("message")),
-        node_state=plain_text(fields.pop("node_state")),
-        **{name: plain_text(value) for name, value in text.items()},
-        **number,
+        name=_take_text(fields, "name"),
+        source=_take_text(fields, "source") or "AGENT",
+        run_id=_take_text(fields, "run_id"),
+        message=_take_text(fields, "message"),
+        hostname=_take_text(fields, "hostname"),
+        pid=_take_int(fields, "pid") or 0,
+        node_state=_take_text(fields, "node_state"),
+        master_endpoint=_take_text(fields, "master_endpoint"),
+        rank=_take_int(fields, "rank"),
+        local_id=_take_int(fields, "local_id"),
+        error_trace=_take_text(fields, "error_trace"),
         extra=encode_metadata(fields),
         origin=plain_text(origin),
     )
@@ -164,19 +171,30 @@ def arrival_in(line: bytes) -> int | None:
     return None if match is None else _arrival_ns(float(match[1]))
 
 
-def _take(fields: dict[str, Any], name: str, kind: type, default: Any) -> Any:
+def _take_text(fields: dict[str, Any], name: str) -> str:
+    if isinstance(fields.get(name, ""), str):
+        return plain_text(fields.pop(name, ""))
+    _drop_null(fields, name)
+    return ""
+
+
+def _take_int(fields: dict[str, Any], name: str) -> int | None:
     value = fields.get(name)
-    if isinstance(value, kind) and not isinstance(value, bool) and (kind is str or -(1 << 63) <= value < 1 << 63):
-        return fields.pop(name)
-    if value is None:
-        fields.pop(name, None)
-    return default
+    if isinstance(value, int) and _is_number(value):
+        return int(fields.pop(name))
+    _drop_null(fields, name)
+    return None
+
+
+def _drop_null(fields: dict[str, Any], name: str) -> None:
+    if name in fields and fields[name] is None:
+        del fields[name]
 
 
 def _is_number(value: object) -> bool:
     if isinstance(value, float):
         return -1e300 < value < 1e300
-    return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63
+    return isinstance(value, int) and not isinstance(value, bool) and INT_MIN <= value <= INT_MAX
 
 
 def _arrival_ns(value: object) -> int | None:

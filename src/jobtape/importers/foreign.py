@@ -1,7 +1,7 @@
 """Foreign text files: checked when opened, cut into lines at LF and nowhere else.
 
-A log of a crashed job holds anything: U+2028 and carriage returns in error messages, NUL bytes where a file system lost a
-block, one line of 100 MB. Nothing here raises on any of it; what cannot be a file of lines at all is an `ImportFailed`.
+A log of a crashed job holds anything: U+2028 and carriage returns in error messages, NUL bytes where a file system lost
+a block, one line of 100 MB. Nothing here raises on any of it; what is no file of lines at all is an `ImportFailed`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check(path: Path) -> None:
     for magic, name, advice in _PACKED:
         if start.startswith(magic):
             packed = "written in" if name == "UTF-16" else "compressed with"
-            raise ImportFailed(f"{path} is {packed} {name}: {advice}", path=str(path))
+            raise ImportFailed(f"{shown(path)} is {packed} {name}: {advice}", path=str(path))
 
 
 def _open(path: Path) -> BinaryIO:
@@ -50,16 +50,18 @@ def _open(path: Path) -> BinaryIO:
         # Without O_NONBLOCK opening a FIFO would wait for a writer that may never come.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise ImportFailed(f"cannot read {path}: {_reason(error)}", path=str(path)) from error
+        raise ImportFailed(f"cannot read {shown(path)}: {_reason(error)}", path=str(path)) from error
     except ValueError as error:
-        raise ImportFailed(f"cannot read {str(path)!r}: {error}", path=str(path)) from error
+        raise ImportFailed(f"cannot read {shown(path)}: {error}", path=str(path)) from error
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(descriptor, "rb", buffering=1 << 18)
     os.close(descriptor)
     if stat.S_ISDIR(mode):
-        raise ImportFailed(f"{path} is a directory: name the files in it", path=str(path))
-    raise ImportFailed(f"{path} is not a regular file: save what it gives to a file and import that", path=str(path))
+        raise ImportFailed(f"{shown(path)} is a directory: name the files in it", path=str(path))
+    raise ImportFailed(
+        f"{shown(path)} is not a regular file: save what it gives to a file and import that", path=str(path)
+    )
 
 
 def _reason(error: OSError) -> str:
@@ -68,6 +70,12 @@ def _reason(error: OSError) -> str:
     if error.errno == errno.EACCES:
         return "permission denied; ask its owner for read access"
     return error.strerror or str(error)
+
+
+def shown(path: Path) -> str:
+    """The path on one line and harmless to a terminal."""
+    text = str(path)
+    return text if text.isprintable() else repr(text)
 
 
 class Lines:
@@ -91,6 +99,7 @@ class Lines:
         return next(self._lines)
 
     def push_back(self, lines: list[tuple[int, bytes | None]]) -> None:
+        """Give lines again that were read too far, in their order."""
         self._again.extendleft(reversed(lines))
 
     @property
@@ -116,7 +125,9 @@ class Lines:
                     yield number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
             except OSError as error:
                 raise ImportFailed(
-                    f"cannot read {self._path} beyond line {number}: {_reason(error)}", path=str(self._path), line=number
+                    f"cannot read {shown(self._path)} beyond line {number}: {_reason(error)}",
+                    path=str(self._path),
+                    line=number,
                 ) from error
 
     def _skip_line(self, file: BinaryIO) -> None:

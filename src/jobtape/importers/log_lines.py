@@ -17,12 +17,20 @@ from jobtape.importers.signals import signal_name
 Reading = tuple[str, dict[str, Any]]
 """Name and metadata of the tape's record."""
 
-_WRITERS = ("torch/distributed/elastic/", "torch.distributed.elastic.", "torch/distributed/launcher/", "torch.distributed.launcher.")
+_LONGEST = 1 << 16
+"""Characters; no line that is read here is as long, and a longer one is not worth a search."""
+
+_WRITERS = (
+    "torch/distributed/elastic/",
+    "torch.distributed.elastic.",
+    "torch/distributed/launcher/",
+    "torch.distributed.launcher.",
+)
 
 
 def read_log_line(prefix: Prefix) -> Reading | None:
     """What an agent's line tells; None when it is none of those that are known."""
-    if prefix.worker or not any(writer in prefix.writer for writer in _WRITERS):
+    if prefix.worker or len(prefix.text) > _LONGEST or not any(writer in prefix.writer for writer in _WRITERS):
         return None
     for start, pattern, read in _LINES:
         if start in prefix.text and (match := pattern.fullmatch(prefix.text)):
@@ -99,8 +107,8 @@ _LINES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], Reading]], .
     for start, pattern, read in (
         (
             "failed (exitcode: ",
-            rf"failed \(exitcode: (?P<code>-?{_INT}|None)\) local_rank: (?P<local_rank>{_INT}) \(pid: (?P<pid>{_INT}|None)\)"
-            r" of (?:binary|fn): (?P<entrypoint>.*?)(?: \(start_method: \w+\))?",
+            rf"failed \(exitcode: (?P<code>-?{_INT}|None)\) local_rank: (?P<local_rank>{_INT})"
+            rf" \(pid: (?P<pid>{_INT}|None)\) of (?:binary|fn): (?P<entrypoint>.*?)(?: \(start_method: \w+\))?",
             _worker_failed,
         ),
         ("Sending process ", rf"Sending process (?P<pid>{_INT}) closing signal (?P<signal>\S+)", _signal_sent),
@@ -136,7 +144,8 @@ _LINES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], Reading]], .
         ),
         (
             " has failed to shutdown the rendezvous ",
-            r"The node '(?P<node>.*?)' has failed to shutdown the rendezvous '(?P<run>.*)' due to an error of type (?P<type>\w+)\.",
+            r"The node '(?P<node>.*?)' has failed to shutdown the rendezvous '(?P<run>.*)'"
+            r" due to an error of type (?P<type>\w+)\.",
             _shutdown_failed,
         ),
     )

@@ -1,25 +1,26 @@
 """Foreign records written onto the shelf: one tape file for each file that was read and each run found in it.
 
-What every importer shares: records come in the order of their file; a record that names no run belongs to the run of the
-one before it, at the start of a file to the first one named; lines that could not be read are counted; and a tape file
-appears whole, under a name made of the source's name and its content's hash, so that importing it again replaces it.
+What every importer shares: records come in the order of their file; a record that names no run belongs to the run of
+the one before it, at the start of a file to the first one named; lines that could not be read are counted; and a tape
+file appears whole, under a name made of the source's name and its content's hash, so that another import replaces it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from glob import escape
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import jobtape
 from jobtape.errors import ImportFailed
 from jobtape.importers.earlier import grown_from
+from jobtape.importers.foreign import shown
 from jobtape.tape.names import safe_name
 from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, RdzvRecord, encode
 from jobtape.tape.values import plain_text
@@ -47,7 +48,8 @@ class _RunPart:
     """The records of one run out of one file."""
 
     def __init__(self, spool_dir: Path) -> None:
-        self.body = cast(BinaryIO, tempfile.SpooledTemporaryFile(IN_MEMORY, dir=spool_dir))  # noqa: SIM115 - closed in `close`
+        spool = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(spool_dir))  # noqa: SIM115 - closed in `close`
+        self.body = cast(BinaryIO, spool)
         self.count = 0
         self.first_ns: int | None = None
         self.hosts: Counter[str] = Counter()
@@ -86,18 +88,22 @@ class ForeignFile:
 
     @property
     def run_ids(self) -> list[str]:
+        """The runs its records name, in the order they were met."""
         return list(self._parts)
 
     @property
     def records(self) -> int:
+        """How many records were found."""
         return sum(part.count for part in self._all())
 
     @property
     def damaged(self) -> int:
+        """How many lines were damaged."""
         return sum(part.damaged for part in self._all())
 
     @property
     def foreign(self) -> int:
+        """How many lines were none of a record."""
         return sum(part.foreign for part in self._all())
 
     def record(
@@ -155,7 +161,8 @@ class ForeignFile:
                 saved.append((run_id, path, part.count))
         except OSError as error:
             raise ImportFailed(
-                f"cannot write to {self._shelf}: {error.strerror or error}; name another directory with --dir or JOBTAPE_DIR",
+                f"cannot write to {shown(self._shelf)}: {error.strerror or error};"
+                " name another directory with --dir or JOBTAPE_DIR",
                 path=str(self._shelf),
             ) from error
         finally:
@@ -163,7 +170,7 @@ class ForeignFile:
         return saved
 
     def _earlier(self, directory: str, stem: str, part: _RunPart) -> list[Path]:
-        files = sorted(self._shelf.glob(f"{escape(directory).replace('[*]', '*')}/{escape(stem)}-import-*.jsonl"))
+        files = sorted(self._shelf.glob(f"{directory}/{stem}-import-*.jsonl"))
         return [file for file in files if not file.is_symlink() and grown_from(file, part.body)]
 
     def close(self) -> None:
@@ -176,6 +183,8 @@ class ForeignFile:
 
     def _write(self, path: Path, run_id: str, part: _RunPart) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.parent.is_symlink():
+            raise OSError(errno.ELOOP, f"{path.parent.name} in it is a link, which is not followed")
         header = Header(
             time_ns=part.first_ns,
             run_id=run_id,

@@ -2,11 +2,12 @@
 
 Forms read, each at the start of the line and several in a row (a collector's before torch's own):
 
-- ``I0217 09:30:00.019000 2101 torch/distributed/elastic/agent/server/api.py:942]`` (torch 2.4 and later; with a year too),
+- ``I0217 09:30:00.019000 2101 torch/distributed/elastic/agent/server/api.py:942]`` (from torch 2.4 on), or with a year,
 - ``[2026-05-06 14:02:00,123] torch.distributed.elastic.agent.server.api: [INFO]`` (torch 2.1 to 2.3),
-- ``ERROR:torch.distributed.elastic.multiprocessing.api:`` (before), ``1796099768.499810 pid=3780 torchelastic-events-tape``,
+- ``ERROR:torch.distributed.elastic.multiprocessing.api:`` (before),
+- ``1796099768.499810 pid=3780 torchelastic-events-cap`` (unix time),
 - ``2026-05-06T14:02:00.123Z stderr F`` and the like, as containers' logs have it,
-- ``[default0]:`` and ``[rank0]:`` of a worker's output, ``[E1201 04:36:12.447202838 ProcessGroupGloo.cpp:67]`` of its C++ part.
+- ``[default0]:``, ``[rank0]:`` of a worker's output, ``[E1201 04:36:12.447202838 ProcessGroupGloo.cpp:67]`` of its C++.
 """
 
 from __future__ import annotations

@@ -12,12 +12,15 @@ from typing import Any
 from jobtape.errors import ImportFailed
 from jobtape.importers import closing_block, event_lines
 from jobtape.importers.clock import FileClock, Stamp, YearSurvey, find_zone
-from jobtape.importers.foreign import Lines, check
+from jobtape.importers.foreign import Lines, check, shown
 from jobtape.importers.log_lines import BarrierError, read_log_line
 from jobtape.importers.onto_tape import ForeignFile, ImportReport
 from jobtape.importers.prefixes import Prefix, read_prefix, stamp_before
 from jobtape.importers.worker_output import WorkerError, WorkerOutput
 from jobtape.tape.records import EventRecord
+from jobtape.tape.values import plain_text
+
+__all__ = ["ImportReport", "import_files"]
 
 NO_RUN_ID = "none"
 """torchrun's run id when none was given: many jobs have it, so it does not say which records belong together."""
@@ -32,8 +35,8 @@ def import_files(paths: Sequence[str | Path], shelf: Path, tz: str | None = None
         tz: zone of times that name none: a name, ``UTC``, or an offset like ``+02:00``; None for this machine's.
 
     Raises:
-        ImportFailed: a file cannot be read, the zone is unknown, nothing in the files is a record, or the shelf cannot be
-            written. Unless it was the last, nothing has been written.
+        ImportFailed: a file cannot be read, the zone is unknown, nothing in the files is a record, or the shelf cannot
+            be written. Unless it was the last, nothing has been written.
     """
     zone = find_zone(tz)
     sources = [Path(path) for path in paths]
@@ -46,16 +49,15 @@ def import_files(paths: Sequence[str | Path], shelf: Path, tz: str | None = None
         read: dict[str, tuple[Path, ForeignFile]] = {}
         try:
             for source, survey in zip(sources, surveys, strict=True):
-                first_year = survey.first_year(anchor_ns, source.stat().st_mtime)
-                reading = _Reading(source, shelf, FileClock(zone, first_year))
+                reading = _Reading(source, shelf, survey.clock(anchor_ns, source.stat().st_mtime))
                 _add(read, reading.read_all(), source, reading.target, report)
             if not report.records:
                 raise ImportFailed(
-                    f"no torchelastic record in {', '.join(map(str, sources))}: expected JSON lines of torchelastic events"
-                    " or torchrun's console output; check --format",
+                    f"no torchelastic record in {_listed(sources)}: expected JSON lines of torchelastic events or"
+                    " torchrun's console output; check --format",
                     path=str(sources[0]) if sources else "",
                 )
-            _save(read, shelf, report)
+            _save(read, report)
         finally:
             for _, target in read.values():
                 target.close()
@@ -70,7 +72,7 @@ def _shelf(shelf: Path) -> Iterator[None]:
         shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ImportFailed(
-            f"cannot make {shelf}: {error.strerror or error}; name another directory with --dir or JOBTAPE_DIR",
+            f"cannot make {shown(shelf)}: {error.strerror or error}; name another directory with --dir or JOBTAPE_DIR",
             path=str(shelf),
         ) from error
     try:
@@ -88,17 +90,17 @@ def _add(
     if digest in read:
         target.close()
         if target.records:
-            report.warnings.append(f"{source}: same content as {read[digest][0]}, imported once")
+            report.warnings.append(f"{shown(source)}: same content as {shown(read[digest][0])}, imported once")
         return
     read[digest] = source, target
     report.records += target.records
     report.damaged += target.damaged
     report.foreign += target.foreign
     if not target.records:
-        report.warnings.append(f"{source}: no torchelastic record in it")
+        report.warnings.append(f"{shown(source)}: no torchelastic record in it")
 
 
-def _save(read: dict[str, tuple[Path, ForeignFile]], shelf: Path, report: ImportReport) -> None:
+def _save(read: dict[str, tuple[Path, ForeignFile]], report: ImportReport) -> None:
     run_ids = {run_id for _, target in read.values() for run_id in target.run_ids}
     only = run_ids.pop() if len(run_ids) == 1 else None
     together = hashlib.sha256("".join(read).encode()).hexdigest()[:8]
@@ -106,13 +108,18 @@ def _save(read: dict[str, tuple[Path, ForeignFile]], shelf: Path, report: Import
     counts: dict[tuple[str, str], int] = {}
     for digest, (source, target) in read.items():
         if only is None and not target.run_ids and target.records:
-            report.warnings.append(f"{source}: its records name no run; imported as run {source.stem}")
+            report.warnings.append(f"{shown(source)}: its records name no run; imported as run {source.stem!r}")
         for run_id, path, count in target.save(digest, only or source.stem, own_name):
             if run_id == NO_RUN_ID:
                 own_name[run_id] = path.parent.name
             key = run_id, path.parent.name
             counts[key] = counts.get(key, 0) + count
     report.runs = [(run_id, name, count) for (run_id, name), count in counts.items()]
+
+
+def _listed(sources: list[Path], at_most: int = 3) -> str:
+    names = ", ".join(shown(source) for source in sources[:at_most])
+    return names if len(sources) <= at_most else f"{names} and {len(sources) - at_most} more"
 
 
 def _survey(source: Path, zone: tzinfo | None) -> YearSurvey:
@@ -178,9 +185,11 @@ class _Reading:
         elif intact and not event_lines.looks_torn(text):
             self.target.foreign_line()
         else:
-            for fields, start in event_lines.find_records(text):
+            found, nothing_else = event_lines.find_records(text)
+            for fields, start in found:
                 self._event(number, fields, stamp_before(text[:start]) if start else stamp)
-            self.target.damaged_line(number)
+            if not (nothing_else and intact):
+                self.target.damaged_line(number)
 
     def _event(self, number: int, fields: dict[str, Any], stamp: Stamp | None) -> None:
         time_ns = None if stamp is None else self._clock.read(stamp)
@@ -239,6 +248,9 @@ class _Reading:
             metadata = {"rank": prefix.rank, "message": prefix.text}
             self.target.record(self._record(number, "torchelastic.log.worker_output", metadata, prefix.stamp), number)
             return
+        if prefix.writer:
+            self.target.foreign_line()
+            return
         taken, done = self._workers.take(number, prefix)
         self._worker_errors(done)
         if not taken:
@@ -269,7 +281,7 @@ class _Reading:
         )
 
     def _origin(self, number: int) -> str:
-        return event_lines.plain_text(f"{self._name}:{number}")
+        return plain_text(f"{self._name}:{number}")
 
 
 def _decode(raw: bytes) -> tuple[str, bool]:

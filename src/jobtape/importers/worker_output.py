@@ -1,8 +1,8 @@
 """Errors in the output of workers, as far as its lines are labelled with a rank.
 
-torch prints an uncaught exception of a worker of a process group with ``[rank1]: `` before each line; ``torchrun --tee``
-puts ``[default1]:`` (role and local rank) before every line. What such a line says is a worker's word: kept as a message,
-never as an agent's record.
+torch prints an uncaught exception of a worker of a process group with ``[rank1]: `` before each line; ``torchrun
+--tee`` puts ``[default1]:`` (role and local rank) before every line. What such a line says is a worker's word: kept as
+a message, never as an agent's record.
 """
 
 from __future__ import annotations

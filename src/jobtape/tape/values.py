@@ -185,7 +185,7 @@ def _decode_form(form: str, content: Any, value: dict[str, Any]) -> Any:
             return _FLOATS[content]
         if form == "$int":
             return int(content, 10)
-        if form == "$str":
+        if form == "$str" and isinstance(content, str):
             return json.loads(f'"{content}"', strict=False)
         if form == "$dict":
             return {_only_text(key): _decode(item) for key, item in content}

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import MsgspecError
+
 from jobtape.tape.names import safe_name
 from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, RdzvRecord, encode
 from jobtape.tape.values import INT_MAX, INT_MIN, encode_metadata, encode_value, plain_text
@@ -27,6 +29,10 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _MENDS = 8
+_REFUSALS = (TypeError, ValueError, ArithmeticError, RuntimeError, MsgspecError)
+"""What encoding raises for surrogates, strange numbers, or a dict that another thread changes; the careful way takes all.
+Not ``Exception``: a signal handler may raise one in the middle of an encoding, and it is not ours to swallow."""
+
 _RDZV_TEXT = ("name", "source", "run_id", "message", "hostname", "node_state", "master_endpoint", "error_trace")
 
 _time_ns = time.time_ns
@@ -112,7 +118,7 @@ class Writer:
                                 metadata=metadata,
                             )
                             line = encode(record)
-                except Exception:  # noqa: BLE001 - surrogates, a dict another thread changes: the careful way takes all
+                except _REFUSALS:
                     line = b""
             line = (line or encode(_careful_event(seq, name, source, timestamp, metadata))) + b"\n"
         except BaseException:
@@ -173,7 +179,7 @@ class Writer:
             ):
                 try:
                     line = encode(record)
-                except Exception:  # noqa: BLE001 - as in `event`
+                except _REFUSALS:
                     line = b""
             line = (line or encode(_careful_rdzv(record))) + b"\n"
         except BaseException:

@@ -43,7 +43,9 @@ def attempts(run: Run, *, full: bool = False) -> Page:
     hidden = groups[:-SHOWN_GROUPS] if not full else []
     if hidden:
         page.blank()
-        page.line(f"{count(sum(len(group.attempts) for group in hidden), 'earlier attempt')} not shown; --full shows them")
+        page.line(
+            f"{count(sum(len(group.attempts) for group in hidden), 'earlier attempt')} not shown; --full shows them"
+        )
     before: Attempt | None = None
     for group in groups[len(hidden) :]:
         page.blank()
@@ -124,7 +126,9 @@ def end(outcome: RankOutcome, attempt: Attempt) -> str:
 
 def ran(group: Sequence[RankOutcome]) -> str:
     """How long these workers ran."""
-    known = [o.ended - o.started for o in group if o.started is not None and o.ended is not None and o.ended >= o.started]
+    known = [
+        o.ended - o.started for o in group if o.started is not None and o.ended is not None and o.ended >= o.started
+    ]
     if not known:
         return "-"
     shortest, longest = duration(min(known)), duration(max(known))
@@ -132,7 +136,7 @@ def ran(group: Sequence[RankOutcome]) -> str:
 
 
 def run_json(run: Run) -> dict[str, Any]:
-    """What ``jobtape why --json`` prints, with each attempt's ``duration_s`` and all that is known of its ``workers``."""
+    """What ``jobtape why --json`` prints, with each attempt's ``duration_s`` and all that is known of ``workers``."""
     told = to_json(run)
     for attempt, answer in zip(run.attempts, told["attempts"], strict=True):
         answer["duration_s"] = None if attempt.duration_s is None else round(attempt.duration_s, 3)

@@ -22,6 +22,18 @@ def moment(seconds: float | None, *, fine: bool = False) -> str:
     return f"{local:%Y-%m-%d %H:%M:%S}{f'.{millis:03d}' if fine else ''} {zone(local)}"
 
 
+def span(start: float, end: float | None) -> str:
+    """From when to when; what both have in common is said once."""
+    first, last = moment(start).split(" "), moment(end).split(" ")
+    if end is None:
+        return f"since {' '.join(first)}"
+    if len(first) != 3 or len(last) != 3 or first[2] != last[2]:
+        return f"{' '.join(first)} to {' '.join(last)}"
+    if first[0] == last[0]:
+        return f"{first[0]} {first[1]} to {last[1]} {last[2]}"
+    return f"{first[0]} {first[1]} to {last[0]} {last[1]} {last[2]}"
+
+
 def zone(local: datetime) -> str:
     """The zone of a local time: its name, or its offset where the name is only that."""
     name = local.tzname() or ""

@@ -66,7 +66,7 @@ def node_names(hosts: Iterable[str], limit: int = 60) -> str:
         names += [f"{visible(before)}{piece}{visible(after)}" for piece in number_pieces(numbers)]
     names.sort()
     text = ", ".join(names)
-    if len(text) <= limit or len(names) == 1 and len(text) <= 2 * limit:
+    if len(text) <= limit or (len(names) == 1 and len(text) <= 2 * limit):
         return text
     kept: list[str] = []
     while names and len(", ".join([*kept, names[0]])) <= limit:
@@ -98,12 +98,3 @@ def count(number: int, noun: str) -> str:
     ('1 node', '2,048 ranks')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def listed(phrases: Sequence[str]) -> str:
-    """Phrases as a sentence lists them.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    return " and ".join([", ".join(phrases[:-1]), phrases[-1]]) if len(phrases) > 1 else "".join(phrases)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from jobtape.views.groups import count
 from jobtape.views.page import Page
 
 if TYPE_CHECKING:
-    from jobtape.importers.torchelastic import ImportReport
+    from jobtape.importers.onto_tape import ImportReport
 
 SHOWN_RUNS = 20
 
@@ -20,8 +19,8 @@ def imported(report: ImportReport, shelf: Path) -> Page:
     """What an import did."""
     page = Page()
     page.line(
-        f"Imported {count(report.records, 'record')} of {count(len(report.runs), 'run')} from {count(report.files, 'file')}"
-        f" into {visible(str(shelf))}."
+        f"Imported {count(report.records, 'record')} of {count(len(report.runs), 'run')}"
+        f" from {count(report.files, 'file')} into {visible(str(shelf))}."
     )
     if report.foreign:
         page.line(f"Skipped {count(report.foreign, 'other line')}.")
@@ -30,7 +29,10 @@ def imported(report: ImportReport, shelf: Path) -> Page:
     for text in report.warnings:
         page.line(("warning: ", "yellow"), brief(text, 400))
     for run_id, name, records in report.runs[:SHOWN_RUNS]:
-        page.line((f"run {brief(run_id, 100) or '(no id)'}", "bold"), f": {count(records, 'record')}; see jobtape why {shlex.quote(name)}")
+        page.line(
+            (f"run {brief(run_id, 100) or '(no id)'}", "bold"),
+            f": {count(records, 'record')}; see jobtape why {visible(name)}",
+        )
     if len(report.runs) > SHOWN_RUNS:
         page.line(f"and {count(len(report.runs) - SHOWN_RUNS, 'more run')}; jobtape ls shows them")
     return page

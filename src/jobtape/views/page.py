@@ -1,8 +1,9 @@
 """Lines and tables, and how they come to a terminal, a pipe or a file.
 
-A view builds a `Page`; `show` prints it. On a terminal (or where COLUMNS is set) lines are wrapped with their indentation
-kept; elsewhere a line is a line, however long, so that nothing is lost to ``grep``. Colour is for terminals: NO_COLOR turns it
-off, FORCE_COLOR turns it on in a pipe too. Everything here is `rich.text.Text`, so data is never read as markup.
+A view builds a `Page`; `show` prints it. On a terminal (or where COLUMNS is set) lines are wrapped with their
+indentation kept; elsewhere a line is a line, however long, so that nothing is lost to ``grep``. Colour is for
+terminals; NO_COLOR turns it off, and FORCE_COLOR turns it on in a pipe too. All is `rich.text.Text`, so data is never
+read as markup.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import chop_cells
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -30,7 +32,7 @@ Piece = str | tuple[str, str]
 
 @dataclass(frozen=True)
 class Line:
-    """One line before it is wrapped; what is wrapped hangs `hang` columns further in. `mark` stands before each part."""
+    """One line before it is wrapped; the parts after the first stand `hang` columns further in, `mark` before each."""
 
     text: Text
     indent: int = 0
@@ -144,7 +146,9 @@ def lines_of(part: Line | Grid, console: Console, *, ruled: bool) -> Iterator[Te
     if isinstance(part, Line):
         yield from wrapped(part, console)
         return
-    table = Table(box=SIMPLE_HEAD if ruled else None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = Table(
+        box=SIMPLE_HEAD if ruled else None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0)
+    )
     for number, heading in enumerate(part.headings):
         table.add_column(Text(heading), justify="right" if number in part.numbers else "left", no_wrap=True)
     for row in part.rows:
@@ -179,5 +183,9 @@ def wrapped(line: Line, console: Console) -> Iterator[Text]:
         return
     # All parts get the width of the later ones, the first as well: rich wraps to one width.
     room = console.width - later - len(line.mark)
-    for number, part in enumerate(line.text.wrap(console, room, overflow="fold", tab_size=8)):
+    if line.mark:  # a quote is cut anywhere: its spaces mean something
+        parts = [Text(part, line.text.style) for part in chop_cells(line.text.plain, room)]
+    else:
+        parts = list(line.text.wrap(console, room, overflow="fold"))
+    for number, part in enumerate(parts):
         yield Text(" " * (later if number else first)).append(line.mark, "dim").append_text(part)

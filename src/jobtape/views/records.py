@@ -38,9 +38,8 @@ def line(record: Record, header: Header | None, file: str, number: int) -> Line:
     """A record for people: when, who, what, and where it stands."""
     when = moment(record.time_ns / 1e9, fine=True) if record.time_ns is not None else "time not recorded"
     title, told = what(record)
-    text = Text.assemble(
-        (when, "dim"), "  ", (who(record, header), "cyan"), "  ", (brief(title, 120), "bold"), *told, (f"  [{visible(file)}:{number}]", "dim")
-    )  # fmt: skip
+    text = Text.assemble((when, "dim"), "  ", (who(record, header), "cyan"), "  ", (brief(title, 120), "bold"), *told)
+    text.append(f"  [{visible(file)}:{number}]", "dim")
     return Line(text, 0, 4)
 
 
@@ -74,8 +73,9 @@ def what(record: Record) -> tuple[str, list[Piece]]:
         )  # fmt: skip
     if isinstance(record, Header):
         return "header", pairs(
-            {"role": record.role, "pid": record.pid or None, "python": record.python, "torch": record.torch, "jobtape": record.jobtape,
-             "command": " ".join(record.command), **record.ranks, "source_file": record.source_file}
+            {"role": record.role, "pid": record.pid or None, "python": record.python, "torch": record.torch,
+             "jobtape": record.jobtape, "command": " ".join(record.command), **record.ranks,
+             "source_file": record.source_file}
         )  # fmt: skip
     if isinstance(record, LossRecord):
         return "loss", pairs({"reason": record.reason, "count": record.count, "detail": record.detail})
@@ -90,7 +90,7 @@ def pairs(values: dict[str, Any]) -> list[Piece]:
     for key, value in values.items():
         if value is None or value == "":
             continue
-        text = value if isinstance(value, str) else repr(value)
-        quoted = f'"{brief(text, VALUE_LIMIT)}"' if isinstance(value, str) and (" " in text or not text.isprintable()) else brief(text, VALUE_LIMIT)
-        told += [" ", (f"{brief(key, 60)}=", "dim"), quoted]
+        shown = brief(value if isinstance(value, str) else repr(value), VALUE_LIMIT)
+        quoted = isinstance(value, str) and (" " in value or not value.isprintable())
+        told += [" ", (f"{brief(key, 60)}=", "dim"), f'"{shown}"' if quoted else shown]
     return told

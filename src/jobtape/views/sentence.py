@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobtape.views.clock import duration, moment
 from jobtape.views.endings import Ending, endings
 from jobtape.views.escape import brief, visible
-from jobtape.views.groups import count, listed, rank_phrase, ranges
+from jobtape.views.groups import count, ranges, rank_phrase
 
 if TYPE_CHECKING:
     from jobtape.diagnose.model import Attempt, Cause, Run
@@ -40,13 +40,17 @@ def sentence(run: Run) -> str:
         return f"The run is still running, attempt {last.index}{since}{earlier(run.attempts)}."
     if run.state == "failed":
         return failed(run)
+    if run.state not in LEADS:
+        covers = f"; it covers {duration(run.wall_s)}" if run.wall_s is not None else ""
+        tail = f"; in attempt {last.index}, {blame(last.cause)}{aftermath(last)}" if last.cause is not None else ""
+        return f"The record does not say how the run ended{covers}{tail}."
     if last.cause is not None:
         said = f": {blame(last.cause)}{aftermath(last)}"
     elif run.state == "lost":
         said = ": its record breaks off without an end, and no process of it is left here"
     else:
         said = ", and the record does not say why" if run.state == "stopped" else ""
-    return f"{LEADS.get(run.state, LEADS['unknown'])}{after(run.wall_s)}{in_attempt(run)}{said}."
+    return f"{LEADS[run.state]}{after(run.wall_s)}{in_attempt(run)}{said}."
 
 
 NO_ATTEMPT = {
@@ -57,11 +61,7 @@ NO_ATTEMPT = {
     "succeeded": "The run succeeded, but no attempt of it is on the tape.",
     "unknown": "The tape has no attempt of this run: nothing can be said about how it went.",
 }
-LEADS = {
-    "stopped": "The run was stopped",
-    "lost": "The run was lost",
-    "unknown": "The record does not say how the run ended",
-}
+LEADS = {"stopped": "The run was stopped", "lost": "The run was lost"}
 
 
 def failed(run: Run) -> str:
@@ -201,22 +201,23 @@ def message(error_type: str | None, text: str | None, limit: int) -> str:
 
 def aftermath(attempt: Attempt) -> str:
     """What followed for the other ranks."""
-    told = consequences(attempt)
-    return f"; {listed(told)}" if told else ""
+    told = consequences(attempt).values()
+    return f"; {', and '.join(told)}" if told else ""
 
 
-def consequences(attempt: Attempt) -> list[str]:
-    """What followed for the other ranks, a phrase each kind of consequence."""
+def consequences(attempt: Attempt) -> dict[str, str]:
+    """What followed for the other ranks: a phrase for each role they had in it."""
     by_role: dict[str, list[int]] = {}
     for outcome in attempt.ranks:
         by_role.setdefault(outcome.role, []).append(outcome.rank)
-    told = []
+    told = {}
     if collateral := by_role.get("collateral"):
-        told.append(f"{rank_phrase(collateral)} failed{later(attempt, collateral)} as a consequence")
+        told["collateral"] = f"{rank_phrase(collateral)} failed{later(attempt, collateral)} as a consequence"
     if stopped := by_role.get("stopped"):
-        told.append(f"{rank_phrase(stopped)} {'was' if len(stopped) == 1 else 'were'} stopped by the agent")
+        told["stopped"] = f"{rank_phrase(stopped)} {'was' if len(stopped) == 1 else 'were'} stopped by the agent"
     if independent := by_role.get("independent"):
-        told.append(f"{rank_phrase(independent)} failed too, of {'its' if len(independent) == 1 else 'their'} own cause")
+        own = "its" if len(independent) == 1 else "their"
+        told["independent"] = f"{rank_phrase(independent)} failed too, of {own} own cause"
     return told
 
 

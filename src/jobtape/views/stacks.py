@@ -42,9 +42,10 @@ def standing(workers: Iterable[RankOutcome], apart_from: int | None = None) -> l
 
 
 def place_of(stack: str) -> str:
-    """The innermost frame of the main thread, and whose call in the user's own code led there.
+    """The innermost frame of the user's own code in the main thread, and the call that frame waits in.
 
-    >>> place_of('Current thread 0x1 (most recent call first):\\n  File "/usr/lib/python3.11/threading.py", line 5 in wait\\n'
+    >>> place_of('Current thread 0x1 (most recent call first):\\n'
+    ...          '  File "/usr/lib/python3.11/threading.py", line 5 in wait\\n'
     ...          '  File "/home/me/train.py", line 40 in step\\n')
     '/home/me/train.py:40 in step, in wait'
     """

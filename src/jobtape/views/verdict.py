@@ -1,11 +1,12 @@
-"""The text of ``jobtape why``: the answer, what is unsure about the record, the attempts with their evidence, the cost."""
+"""The text of ``jobtape why``: the answer, what the record lacks, the attempts with their evidence, the cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jobtape.views.clock import duration, moment
+from jobtape.views.clock import duration, moment, span
 from jobtape.views.endings import Ending, endings
 from jobtape.views.escape import brief, folded, visible, visible_lines
 from jobtape.views.groups import count, node_names, rank_phrase
@@ -16,13 +17,29 @@ from jobtape.views.stacks import standing
 if TYPE_CHECKING:
     from jobtape.diagnose.model import Attempt, Cause, Run
 
-STATE_STYLES = {"failed": "bold red", "succeeded": "bold green", "running": "bold cyan", "stopped": "yellow", "lost": "yellow"}
+STATE_STYLES = {
+    "failed": "bold red",
+    "succeeded": "bold green",
+    "running": "bold cyan",
+    "stopped": "yellow",
+    "lost": "yellow",
+}
+WORDS = {
+    "membership": "ended for a change of membership",
+    "unknown": "ended nobody knows how",
+    "running": "has been running",
+    "stopped": "was stopped",
+    "lost": "was lost",
+    "incomplete": "never got its workers started",
+}
+"""How an attempt ended, after its number."""
 SHOWN_ENDINGS = 4
 """Groups of attempts told unless everything is asked for; the last of them in detail."""
 TRACEBACK_HEAD, TRACEBACK_TAIL = 1, 10
 STACK_LINES = 8
 SHOWN_EVIDENCE = 5
 SHOWN_WARNINGS = 5
+SHOWN_WORDS = 2
 SURENESS = {
     "certain": "certain: there is a record of that very fact",
     "likely": "likely: inferred from what the record shows",
@@ -45,6 +62,7 @@ def verdict(run: Run, *, full: bool = False) -> Page:
     doubts(page, run, full)
     groups = endings(run.attempts)
     shown = groups if full else groups[-SHOWN_ENDINGS:]
+    told_whole = next((group for group in reversed(shown) if group.example.cause is not None), None)
     if len(shown) < len(groups):
         hidden = groups[: len(groups) - len(shown)]
         page.blank()
@@ -59,7 +77,7 @@ def verdict(run: Run, *, full: bool = False) -> Page:
             for attempt in group.attempts:
                 attempt_part(page, Ending([attempt]), full=True, detailed=True)
         else:
-            attempt_part(page, group, full=False, detailed=group is shown[-1] or len(shown) == 1)
+            attempt_part(page, group, full=False, detailed=group is told_whole)
     cost(page, run)
     return page
 
@@ -71,9 +89,7 @@ def summary(run: Run) -> list[Piece]:
     if run.world_size is not None:
         told.append(f", {count(run.world_size, 'rank')}")
     if run.started is not None:
-        told.append(f", {moment(run.started)}")
-        if run.ended is not None:
-            told.append(f" to {moment(run.ended)}")
+        told.append(f", {span(run.started, run.ended)}")
     return told
 
 
@@ -108,14 +124,7 @@ def attempt_part(page: Page, group: Ending, *, full: bool, detailed: bool) -> No
             page.line(f"it {how_ended(attempt)}", indent=2)
     else:
         first_part(page, cause, full=full, detailed=detailed)
-    for phrase in consequences(attempt):
-        page.line(("then   ", "dim"), phrase, indent=2, hang=7)
-    if full:
-        for outcome in attempt.ranks:
-            if outcome.message and (cause is None or outcome.rank != cause.rank):
-                page.line(f"rank {outcome.rank} said: {visible(outcome.message)}", indent=9)
-    else:
-        said_by_others(page, attempt)
+    followers_part(page, attempt, full)
     if detailed:
         standing_part(page, attempt, full)
     if cause is not None:
@@ -128,19 +137,26 @@ def heading(group: Ending) -> list[Piece]:
     many = len(group.attempts)
     title = which(group)
     told: list[Piece] = [(title[0].upper() + title[1:], "bold"), " "]
-    outcome = "ended for a change of membership" if attempt.outcome == "membership" else attempt.outcome
-    told.append((f"{many} times {outcome}" if many > 1 else outcome, STATE_STYLES.get(attempt.outcome, "")))
+    style = STATE_STYLES.get(attempt.outcome, "")
+    outcome = WORDS.get(attempt.outcome, attempt.outcome)
     if many > 1:
-        told.append(f"; shown is attempt {attempt.index}")
-    if attempt.duration_s is not None:
-        told.append(f", {'for' if attempt.outcome == 'running' else 'after'} {duration(attempt.duration_s)}")
-    if attempt.started is not None:
-        told.append(f", started {moment(attempt.started)}")
+        told += [
+            (outcome, style),
+            f" {many:,} times in the same way; attempt {attempt.index} took {duration(attempt.duration_s)}",
+        ]
+    else:
+        told.append((outcome, style))
+        if attempt.duration_s is not None:
+            told.append(f" {'for' if attempt.outcome == 'running' else 'after'} {duration(attempt.duration_s)}")
+    facts = []
     if attempt.world_size is not None:
-        told.append(f", {count(attempt.world_size, 'rank')}")
+        facts.append(count(attempt.world_size, "rank"))
     if attempt.nodes:
         names = node_names(attempt.nodes)
-        told.append(f" on {names}" if len(attempt.nodes) == 1 else f" on {count(len(attempt.nodes), 'node')}: {names}")
+        facts.append(f"on {names}" if len(attempt.nodes) == 1 else f"on {count(len(attempt.nodes), 'node')} ({names})")
+    told.append(f": {' '.join(facts)}" if facts else "")
+    if attempt.started is not None:
+        told.append(f", started {moment(attempt.started)}")
     if attempt.round is not None:
         told.append(f", rendezvous round {attempt.round}")
     return told
@@ -169,7 +185,7 @@ def first_part(page: Page, cause: Cause, *, full: bool, detailed: bool) -> None:
         return
     if cause.traceback:
         lines = visible_lines(cause.traceback)
-        page.quote(lines if full else clipped(folded(lines, TRACEBACK_HEAD, TRACEBACK_TAIL)), 9)
+        page.quote(lines if full else clipped(folded(lines, TRACEBACK_HEAD, tail_of(lines))), 9)
     elif cause.stack:
         page.line("where it stood:", indent=9)
         lines = visible_lines(cause.stack)
@@ -178,19 +194,31 @@ def first_part(page: Page, cause: Cause, *, full: bool, detailed: bool) -> None:
         page.line(visible(cause.note) if full else brief(cause.note, 300), indent=9)
 
 
+def tail_of(lines: Sequence[str]) -> int:
+    """How many of a traceback's last lines to show, so that the first of them names a file."""
+    for more in range(TRACEBACK_TAIL, min(TRACEBACK_TAIL + 4, len(lines))):
+        if lines[-more].startswith("  File "):
+            return more
+    return TRACEBACK_TAIL
+
+
 def clipped(lines: Sequence[str], limit: int = 240) -> list[str]:
     """Lines cut to a length at which a page stays a page."""
     return [brief(line, limit) if len(line) > limit else line for line in lines]
 
 
-def said_by_others(page: Page, attempt: Attempt) -> None:
-    """The commonest word of the ranks that failed after the first."""
-    words: dict[str, list[int]] = {}
-    for outcome in attempt.ranks:
-        if outcome.role in {"collateral", "independent"} and outcome.message:
-            words.setdefault(brief(outcome.message.strip().split("\n")[0], 200), []).append(outcome.rank)
-    for said, ranks in sorted(words.items(), key=lambda pair: (-len(pair[1]), pair[1]))[:2]:
-        page.line(f"{rank_phrase(ranks)} said: {said}", indent=9)
+def followers_part(page: Page, attempt: Attempt, full: bool) -> None:
+    """What followed for the other ranks, and what they said."""
+    for number, (role, phrase) in enumerate(consequences(attempt).items()):
+        page.line(("then   " if number == 0 else "       ", "dim"), phrase, indent=2, hang=7)
+        words: dict[str, list[int]] = {}
+        for outcome in attempt.ranks:
+            if outcome.role == role and outcome.message:
+                said = visible(outcome.message) if full else brief(outcome.message.strip().split("\n")[0], 200)
+                words.setdefault(said, []).append(outcome.rank)
+        commonest = sorted(words.items(), key=lambda pair: (-len(pair[1]), pair[1]))
+        for said, ranks in commonest if full else commonest[:SHOWN_WORDS]:
+            page.line(f"{rank_phrase(ranks)} said: {said}", indent=9)
 
 
 def standing_part(page: Page, attempt: Attempt, full: bool) -> None:
@@ -209,7 +237,9 @@ def evidence_part(page: Page, cause: Cause, *, full: bool, detailed: bool) -> No
     """The records the verdict rests on."""
     shown = cause.evidence if full else cause.evidence[: SHOWN_EVIDENCE if detailed else 1]
     for number, reference in enumerate(shown):
-        page.line(("proof  " if number == 0 else "       ", "dim"), brief(reference, 4000 if full else 240), indent=2, hang=9)
+        page.line(
+            ("proof  " if number == 0 else "       ", "dim"), brief(reference, 4000 if full else 240), indent=2, hang=9
+        )
     if detailed and len(shown) < len(cause.evidence):
         page.line(f"{len(cause.evidence) - len(shown):,} more; --full shows them", indent=9)
 
@@ -251,7 +281,7 @@ def between(attempts: Sequence[Attempt]) -> float | None:
     """Seconds that passed between the end of an attempt and the start of the next one; None when nobody knows."""
     gaps = [
         later.started - sooner.ended
-        for sooner, later in zip(attempts, attempts[1:], strict=False)
+        for sooner, later in pairwise(attempts)
         if sooner.ended is not None and later.started is not None
     ]
     return sum(max(gap, 0.0) for gap in gaps) if gaps else None

@@ -1,8 +1,9 @@
 """Starts the worker's recording before the script's first line, then takes every trace of itself away.
 
-torch's hook runs only once a script imports torch; a script that fails before that would leave no traceback. The agent's bridge puts this folder first
-on a worker's PYTHONPATH. The first thing done here is to undo that: PYTHONPATH, ``sys.path`` and ``sys.modules`` are what
-they would have been, and a ``sitecustomize`` of the user's own is run as it would have been.
+torch's hook runs only once a script imports torch; a script that fails before that would leave no traceback. The
+agent's bridge puts this folder first on a worker's PYTHONPATH. The first thing done here is to undo that: PYTHONPATH,
+``sys.path`` and ``sys.modules`` are what they would have been, and a ``sitecustomize`` of the user's own is run as it
+would have been.
 """
 
 import os
@@ -38,8 +39,8 @@ _own = sys.modules.get(__name__)
 _restore()
 if os.environ.get("JOBTAPE_RECORD"):
     _start()
-try:
-    import sitecustomize  # noqa: F401 - the user's own, now that ours is out of the way
+try:  # the user's own, now that ours is out of the way
+    import sitecustomize  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name != "sitecustomize":
         raise

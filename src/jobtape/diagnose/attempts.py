@@ -1,0 +1,281 @@
+"""From the agents' stints to the job's attempts.
+
+An attempt is what the agents of one rendezvous round did together. Rounds count from 0 in each *launch* (a requeued job begins
+again at 0 with new agents), so agents are first sorted into launches: an agent belongs to one when the ranks it held there
+were free and its life can have met the others'. Where no rendezvous is on the record (torchrun's `static` one says nothing),
+the agents' own counts of their starts take the place of rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from jobtape.diagnose.clocks import Clocks
+from jobtape.diagnose.facts import Agent, Process, Stint, Worker
+
+APART_S = 3600.0
+"""Lives on two hosts that are further apart than any sane clock error cannot have met."""
+
+MOST_UNSEEN = 100
+"""More attempts than this that left no trace are counted, not listed."""
+
+
+class Member(msgspec.Struct, eq=False):
+    """An agent and what it did in one attempt."""
+
+    agent: Agent
+    stint: Stint
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the agent did nothing after it."""
+        return self.agent.stints[-1] is self.stint
+
+
+class Group(msgspec.Struct, eq=False):
+    """One attempt: who took part.
+
+    Attributes:
+        order: the round, or what stands for it; ``round`` is None where no record names it.
+        unseen: nothing of this attempt is on the record but that it was.
+    """
+
+    order: int
+    launch: int
+    members: list[Member] = msgspec.field(default_factory=list)
+    processes: list[Process] = msgspec.field(default_factory=list)
+    ranks: set[int] = msgspec.field(default_factory=set)
+    group_ranks: set[int] = msgspec.field(default_factory=set)
+    group_world_size: int | None = None
+    complete: bool = True
+    unseen: bool = False
+    unseen_failed: bool = False
+
+    def has_room_for(self, stint: Stint) -> bool:
+        """Whether a stint can be part of it: no rank would be held twice, and all saw a world of one size."""
+        size = self.group_world_size
+        if size is not None and (stint.group_world_size not in (None, size) or len(self.members) >= size):
+            return False
+        if stint.group_rank is not None and stint.group_rank in self.group_ranks:
+            return False
+        return not any(worker.rank in self.ranks for worker in stint.workers if worker.rank is not None)
+
+    def add(self, agent: Agent, stint: Stint) -> None:
+        """Take a stint in."""
+        self.members.append(Member(agent, stint))
+        self.ranks.update(worker.rank for worker in stint.workers if worker.rank is not None)
+        if stint.group_rank is not None:
+            self.group_ranks.add(stint.group_rank)
+        if self.group_world_size is None:
+            self.group_world_size = stint.group_world_size
+
+    @property
+    def round(self) -> int | None:
+        """The rendezvous round, where a record names it."""
+        return next((m.stint.round for m in self.members if m.stint.round is not None), None)
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether any worker was started."""
+        return any(m.stint.workers for m in self.members) or bool(self.processes)
+
+
+class Launch(msgspec.Struct, eq=False):
+    """Agents that met in one rendezvous, and their attempts."""
+
+    number: int
+    agents: list[Agent] = msgspec.field(default_factory=list)
+    groups: dict[int, Group] = msgspec.field(default_factory=dict)
+    waiting: list[Member] = msgspec.field(default_factory=list)
+    """Stints that never got as far as workers."""
+
+
+class History(msgspec.Struct, eq=False):
+    """The attempts of a run in order, and the stints that were part of none."""
+
+    groups: list[Group]
+    spares: list[Member]
+    launches: list[Launch]
+
+
+def history(agents: Sequence[Agent], processes: Sequence[Process], clocks: Clocks) -> History:
+    """Join the agents' stints, and the processes of workers that no agent started, into attempts."""
+    launches: list[Launch] = []
+    for agent in sorted(agents, key=lambda a: _first_time(a, clocks)):
+        launch = _launch_of(agent, launches, clocks)
+        launch.agents.append(agent)
+        _place(agent, launch)
+    clocks.agree([(m.agent, m.stint) for m in g.members] for launch in launches for g in _in_order(launch))
+    groups: list[Group] = []
+    spares: list[Member] = []
+    for launch in sorted(launches, key=lambda found: _begin(found, clocks)):
+        spares += _incomplete(launch)
+        groups += _with_unseen(_in_order(launch))
+    if not any(group.has_workers for group in groups):
+        groups += _without_agents(processes, clocks, len(launches))
+    return History(groups, spares, launches)
+
+
+def _in_order(launch: Launch) -> list[Group]:
+    return [launch.groups[order] for order in sorted(launch.groups)]
+
+
+def _first_time(agent: Agent, clocks: Clocks) -> float:
+    moment = clocks.at(agent.clock, agent.first)
+    return float("inf") if moment is None else moment
+
+
+def _begin(launch: Launch, clocks: Clocks) -> tuple[float, int]:
+    return min((_first_time(agent, clocks) for agent in launch.agents), default=float("inf")), launch.number
+
+
+def _formed(agent: Agent) -> Iterable[tuple[int, Stint]]:
+    """Each stint that became part of a group, with its round or what stands for it."""
+    shift = 0
+    for number, stint in enumerate(s for s in agent.stints if s.workers or s.joined is not None):
+        if stint.round is not None:
+            shift = stint.round - number
+        elif number == 0:
+            shift = stint.restart_count or 0
+        yield number + shift, stint
+
+
+def _launch_of(agent: Agent, launches: list[Launch], clocks: Clocks) -> Launch:
+    for launch in reversed(launches):
+        if _fits(agent, launch, clocks):
+            return launch
+    launches.append(Launch(len(launches)))
+    return launches[-1]
+
+
+def _fits(agent: Agent, launch: Launch, clocks: Clocks) -> bool:
+    formed = list(_formed(agent))
+    for order, stint in formed:
+        group = launch.groups.get(order)
+        if group is not None and not group.has_room_for(stint):
+            return False
+    # An agent whose first round is a later one carries on a rendezvous that others began.
+    carries_on = bool(formed) and formed[0][0] > 0
+    return carries_on or any(_lives_meet(agent, other, clocks) for other in launch.agents)
+
+
+def _lives_meet(one: Agent, other: Agent, clocks: Clocks) -> bool:
+    """Whether two agents can have lived at the same time."""
+    if one.file == other.file and one.host == other.host and other.ended and not one.live_tape:
+        return False
+    begins, ends = clocks.at(one.clock, one.first), clocks.at(one.clock, one.last)
+    other_begins, other_ends = clocks.at(other.clock, other.first), clocks.at(other.clock, other.last)
+    if begins is None or ends is None or other_begins is None or other_ends is None:
+        return True
+    slack = 0.0 if one.clock == other.clock or one.host == other.host else APART_S
+    return begins <= other_ends + slack and other_begins <= ends + slack
+
+
+def _place(agent: Agent, launch: Launch) -> None:
+    taken = set()
+    for order, stint in _formed(agent):
+        while order in taken:
+            order += 1
+        taken.add(order)
+        if order not in launch.groups:
+            launch.groups[order] = Group(order, launch.number)
+        launch.groups[order].add(agent, stint)
+    launch.waiting += [Member(agent, s) for s in agent.stints if not s.workers and s.joined is None]
+
+
+def _incomplete(launch: Launch) -> list[Member]:
+    """Add the rounds that never formed as attempts of their own; returns the stints of spares, who waited for one that did."""
+    last = max(launch.groups, default=-1)
+    spares = []
+    for member in launch.waiting:
+        if _is_idle(member):
+            continue
+        order = member.stint.wanted_round
+        if order is None:
+            mine = [o for o, g in launch.groups.items() if any(m.agent is member.agent for m in g.members)]
+            order = max(mine, default=-1) + 1
+        group = launch.groups.get(order)
+        if group is None and order < last:
+            spares.append(member)
+        elif group is not None and group.complete:
+            spares.append(member)
+        else:
+            if group is None:
+                group = launch.groups[order] = Group(order, launch.number, complete=False)
+            group.add(member.agent, member.stint)
+    return spares
+
+
+def _is_idle(member: Member) -> bool:
+    """A stint in which nothing happened: the agent had just begun to look for the next round when it ended well."""
+    stint, agent = member.stint, member.agent
+    quiet = stint.rendezvous_error is None and stint.wanted_round is None and len(agent.stints) > 1
+    return quiet and agent.ended == "SUCCEEDED"
+
+
+def _with_unseen(groups: list[Group]) -> list[Group]:
+    """Put in the attempts that left no trace: earlier rounds, and restarts that only the agents' counters tell of."""
+    whole: list[Group] = []
+    before = 0
+    counted = 0
+    for group in groups:
+        known = [m.stint.restart_count for m in group.members if m.stint.restart_count is not None]
+        count = max(known, default=counted)
+        missing = group.order - before
+        if 0 < missing <= MOST_UNSEEN:
+            failed = max(count - counted, 0)
+            for number in range(missing):
+                # The restart into this group is one of those counted, when the gap follows a recorded attempt.
+                whole.append(
+                    Group(before + number, group.launch, unseen=True, unseen_failed=number < failed - bool(whole and before))
+                )
+        before = group.order + 1
+        counted = count
+        whole.append(group)
+    return whole
+
+
+def _without_agents(processes: Sequence[Process], clocks: Clocks, launch: int) -> list[Group]:
+    """Attempts of a job that no agent started: a rank that is seen again begins the next one."""
+    main = _main_processes(processes)
+    groups: list[Group] = []
+    ranks: set[int] = set()
+    restart_count: int | None = None
+    for process in sorted(main, key=lambda p: (_time(p, clocks), p.file)):
+        rank = process.rank or 0
+        if not groups or rank in ranks or process.restart_count != restart_count:
+            groups.append(Group(len(groups), launch + len(groups)))
+            ranks = set()
+            restart_count = process.restart_count
+        ranks.add(rank)
+        groups[-1].processes.append(process)
+    return groups
+
+
+def _time(process: Process, clocks: Clocks) -> float:
+    moment = clocks.at(process.clock, process.start)
+    return 0.0 if moment is None else moment
+
+
+def _main_processes(processes: Sequence[Process]) -> list[Process]:
+    """The processes that are a rank each: not those that a rank has started itself."""
+    pids = {(process.host, process.boot_id, process.pid) for process in processes}
+    main = [p for p in processes if (p.host, p.boot_id, p.parent_pid) not in pids]
+    ranked = [p for p in main if p.rank is not None]
+    return ranked or main
+
+
+def workers_of(group: Group) -> list[tuple[Member, Worker]]:
+    """The workers of an attempt, each rank once."""
+    found: list[tuple[Member, Worker]] = []
+    ranks: set[int] = set()
+    for member in group.members:
+        for worker in member.stint.workers:
+            if worker.rank is not None and worker.rank in ranks:
+                continue
+            if worker.rank is not None:
+                ranks.add(worker.rank)
+            found.append((member, worker))
+    return found

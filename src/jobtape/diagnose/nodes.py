@@ -1,0 +1,95 @@
+"""Agents as suspects: a signal from outside, a node that fell silent, an agent that failed itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jobtape.diagnose.attempts import Group, Member
+from jobtape.diagnose.clocks import Clocks
+from jobtape.diagnose.facts import Point
+from jobtape.diagnose.suspects import Suspect
+
+
+class Signalled(msgspec.Struct, eq=False):
+    """An agent that was told to stop, and when (unix seconds)."""
+
+    member: Member
+    time: float | None
+
+
+class Silent(msgspec.Struct, eq=False):
+    """An agent whose records stop without an end.
+
+    Attributes:
+        last: its last sign of life; ``due``: when the next one should have come.
+    """
+
+    member: Member
+    last: float | None
+    due: float | None
+
+
+def signalled(group: Group, clocks: Clocks) -> list[Signalled]:
+    """The agents that got a death signal while this attempt was their last and not yet over, earliest first."""
+    found = []
+    for member in group.members:
+        agent, stint = member.agent, member.stint
+        if agent.signal is None or not member.is_last or stint.succeeded is not None:
+            continue
+        if stint.failed is not None and _said_before(stint.failed, agent.signal_at) and not _only_stopped(member):
+            continue
+        found.append(Signalled(member, clocks.at(agent.clock, agent.signal_at)))
+    return sorted(found, key=lambda s: float("inf") if s.time is None else s.time)
+
+
+def _said_before(one: Point, other: Point | None) -> bool:
+    """Whether one record of an agent stands before another one."""
+    if other is None:
+        return True
+    if one.place.file.partition(":")[0] == other.place.file.partition(":")[0]:
+        return one.place.seq < other.place.seq
+    return one.time is not None and other.time is not None and one.time < other.time
+
+
+def _only_stopped(member: Member) -> bool:
+    """Whether the stint counts as failed only because its workers were stopped."""
+    return all(worker.failure is None and worker.state in ("", "TERMINATED") for worker in member.stint.workers)
+
+
+def silent(group: Group, clocks: Clocks) -> list[Silent]:
+    """The agents whose records stop during this attempt, without an end and without a failure."""
+    found = []
+    for member in group.members:
+        agent, stint = member.agent, member.stint
+        over = stint.succeeded or stint.failed or stint.membership
+        if not member.is_last or agent.ended or agent.alive or agent.closed or agent.signal is not None or over is not None:
+            continue
+        last = clocks.at(agent.clock, agent.last)
+        beat = agent.beat_s
+        found.append(Silent(member, last, None if last is None else last + (beat or 0.0)))
+    return sorted(found, key=lambda s: float("inf") if s.last is None else s.last)
+
+
+def fell_silent_first(node: Silent, failed: Sequence[Suspect], clocks: Clocks) -> bool:
+    """Whether a node's silence can be older than every failure: it gave no sign of life after one."""
+    if node.last is None:
+        return True
+    for suspect in failed:
+        if suspect.latest is not None and suspect.member is not node.member:
+            if node.last > suspect.latest + clocks.slack(node.member.agent.clock, suspect.clock):
+                return False
+    return True
+
+
+def erring(group: Group) -> list[Member]:
+    """The agents that failed themselves while this attempt was their last and not yet over."""
+    return [
+        member
+        for member in group.members
+        if member.is_last
+        and member.agent.ended == "FAILED"
+        and member.agent.signal is None
+        and member.stint.succeeded is None
+    ]

@@ -1,0 +1,236 @@
+"""From the records of one tape file to the facts in it.
+
+One pass, one file at a time: most records of a long run are heartbeats, and those cost a glance.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobtape.diagnose.facts import (
+    EARLIEST_S,
+    LATEST_S,
+    Agent,
+    Clock,
+    FileFacts,
+    Place,
+    Point,
+    Process,
+    as_count,
+    as_text,
+)
+from jobtape.diagnose.log_records import log_line
+from jobtape.diagnose.own_records import agent_record, worker_record
+from jobtape.diagnose.stints import Cast
+from jobtape.diagnose.torch_records import agent_state, group_event, rendezvous, worker_started, worker_state
+from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, RdzvRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobtape.tape.reader import TapeFile
+
+NOT_LOST = frozenset({"damaged_line", "foreign_line"})
+"""Reasons of loss records that say nothing of missing events."""
+
+_TORCH = "torchelastic.worker.status."
+_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+_LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+_WORLD_VARIABLES = ("WORLD_SIZE", "SLURM_NTASKS", "SLURM_NPROCS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+
+def read_facts(file: TapeFile, *, alive: bool = False) -> FileFacts:
+    """Everything one tape file says.
+
+    Args:
+        file: the file, as `jobtape.tape.reader.read_tape` returns it.
+        alive: whether the process that writes it is known to live.
+    """
+    header = file.header or Header()
+    live = header.role != "import" and bool(header.role)
+    seconds, clock, offset = _timekeeper(header, live)
+    facts = FileFacts(name=file.path.name, clock=clock, run_id=header.run_id, offset_s=offset)
+    if live and header.role == "worker":
+        facts.process = _read_worker(file, header, clock, seconds, alive)
+    else:
+        fixed = _agent_of(file, header, facts, seconds, alive) if header.role == "agent" else None
+        _read_agents(file, header, facts, fixed, seconds)
+        if live and not facts.agents:
+            facts.process = _read_worker(file, header, clock, seconds, alive)
+    _count_losses(file, facts)
+    return facts
+
+
+def _timekeeper(header: Header, live: bool) -> tuple[Callable[[object], float | None], Clock, float | None]:
+    """How a record's time is told: on the boot's monotonic clock where the file has one, else by the host's wall clock."""
+    if live and header.boot_id and header.mono_ns is not None and header.time_ns is not None:
+        offset_ns = header.time_ns - header.mono_ns
+
+        def monotonic(record: object) -> float | None:
+            mono_ns: int | None = getattr(record, "mono_ns", None)
+            if mono_ns is None:
+                time_ns: int | None = getattr(record, "time_ns", None)
+                if time_ns is None or not EARLIEST_S < time_ns / 1e9 < LATEST_S:
+                    return None
+                mono_ns = time_ns - offset_ns
+            return mono_ns / 1e9
+
+        if EARLIEST_S < header.time_ns / 1e9 < LATEST_S:
+            return monotonic, Clock("boot", header.boot_id), offset_ns / 1e9
+
+    def wall(record: object) -> float | None:
+        time_ns: int | None = getattr(record, "time_ns", None)
+        if time_ns is None:
+            return None
+        seconds = time_ns / 1e9
+        return seconds if EARLIEST_S < seconds < LATEST_S else None
+
+    return wall, Clock("wall", header.host), None
+
+
+def _agent_of(
+    file: TapeFile, header: Header, facts: FileFacts, seconds: Callable[[object], float | None], alive: bool
+) -> Agent:
+    return Agent(
+        file=file.path.name,
+        host=header.host,
+        clock=facts.clock,
+        offset_s=facts.offset_s or 0.0,
+        pid=header.pid or None,
+        boot_id=header.boot_id,
+        pid_start=header.pid_start,
+        live_tape=True,
+        alive=alive,
+        closed=file.closed,
+        first=Point(seconds(header), Place(file.path.name, 1, 0)),
+    )
+
+
+def _place(name: str, line: int, record: EventRecord | RdzvRecord) -> Place:
+    return Place(name, line, record.seq) if record.origin is None else Place(record.origin, 0, record.seq)
+
+
+def _read_agents(
+    file: TapeFile, header: Header, facts: FileFacts, fixed: Agent | None, seconds: Callable[[object], float | None]
+) -> None:
+    """Torch's records, log lines and the agent's own records, in the order of the file."""
+    cast = Cast(file.path.name, header.host, fixed)
+    name = file.path.name
+    for record, line in zip(file.records, file.lines):
+        kind = type(record)
+        if kind is RdzvRecord:
+            assert isinstance(record, RdzvRecord)
+            point = Point(seconds(record), _place(name, line, record))
+            _saw(rendezvous(cast, record, point), point)
+        elif kind is EventRecord:
+            assert isinstance(record, EventRecord)
+            event = record.name
+            if event.startswith("torchelastic."):
+                point = Point(seconds(record), _place(name, line, record))
+                if not _torch_event(cast, record, point):
+                    facts.orphans.append((point.place, point.time, event, record.metadata))
+            elif fixed is not None and event.startswith("jobtape."):
+                point = Point(seconds(record), _place(name, line, record))
+                agent_record(fixed, event, record.metadata, point)
+            else:
+                continue
+            if cast.current is not None:
+                _saw(cast.current, point)
+        elif kind is CloseRecord and fixed is not None:
+            _saw(fixed, Point(seconds(record), Place(name, line, record.seq)))
+    facts.agents = cast.agents
+
+
+def _saw(agent: Agent, point: Point) -> None:
+    agent.records += 1
+    if agent.first is None or (agent.first.time is None and point.time is not None):
+        agent.first = point
+    if point.time is not None or agent.last is None or agent.last.time is None:
+        agent.last = point
+
+
+def _torch_event(cast: Cast, record: EventRecord, point: Point) -> bool:
+    name, metadata = record.name, record.metadata
+    if not name.startswith(_TORCH):
+        return log_line(cast, name, metadata, point)
+    state = name[len(_TORCH) :]
+    if record.source == "WORKER":
+        if state == "START":
+            worker_started(cast, metadata, point)
+        elif state in ("SUCCEEDED", "FAILED", "TERMINATED"):
+            worker_state(cast, metadata, point, state)
+    elif record.source == "AGENT":
+        if state in ("RENDEZVOUS", "ASSIGN_WORKER_RANKS"):
+            group_event(cast, metadata, point)
+        elif state in ("SUCCEEDED", "FAILED"):
+            agent_state(cast, metadata, point, state)
+    return True
+
+
+def _read_worker(
+    file: TapeFile, header: Header, clock: Clock, seconds: Callable[[object], float | None], alive: bool
+) -> Process:
+    name = file.path.name
+    start = Point(seconds(header), Place(name, 1, 0))
+    process = Process(
+        file=name,
+        host=header.host,
+        clock=clock,
+        boot_id=header.boot_id,
+        pid=header.pid,
+        pid_start=header.pid_start,
+        parent_pid=header.parent_pid,
+        rank=_first_number(header, _RANK_VARIABLES),
+        local_rank=_first_number(header, _LOCAL_RANK_VARIABLES),
+        world_size=_first_number(header, _WORLD_VARIABLES),
+        restart_count=as_count(header.ranks.get("TORCHELASTIC_RESTART_COUNT")),
+        start=start,
+        last=start,
+        closed=file.closed,
+        alive=alive,
+        stack=_own_text(file.stacks),
+    )
+    point = start
+    for record, line in zip(file.records, file.lines):
+        if isinstance(record, EventRecord) and record.name.startswith("jobtape.worker."):
+            point = Point(seconds(record), _place(name, line, record))
+            worker_record(process, record.name, record.metadata, point)
+    if file.records:
+        last = file.records[-1]
+        process.last = Point(seconds(last), Place(name, file.lines[-1] if file.lines else 0, last.seq))
+        if process.last.time is None:
+            process.last = point
+    return process
+
+
+def _own_text(stacks: str) -> str:
+    """A sidecar's text without the mark that the worker's bridge puts first."""
+    return stacks.partition("\n")[2] if stacks.startswith("#") else stacks
+
+
+def _first_number(header: Header, names: tuple[str, ...]) -> int | None:
+    for name in names:
+        number = as_count(header.ranks.get(name))
+        if number is None:
+            number = as_count(header.scheduler.get(name))
+        if number is not None:
+            return number
+    return None
+
+
+def _count_losses(file: TapeFile, facts: FileFacts) -> None:
+    missing = max(file.missing, 0)
+    lost = close_lost = 0
+    reasons = [damage.reason for damage in file.damage]
+    facts.damaged_lines = len({damage.line for damage in file.damage if damage.line})
+    for record in file.records:
+        if type(record) is LossRecord:
+            if record.reason not in NOT_LOST:
+                lost += max(record.count, 0)
+            elif record.reason == "damaged_line":
+                facts.damaged_lines += max(record.count, 0)
+                reasons.append(as_text(record.detail) or "")
+        elif type(record) is CloseRecord:
+            close_lost = max(record.lost, close_lost)
+    facts.events_missing = missing + max(lost, close_lost if facts.process or facts.agents else 0)
+    facts.damage = next((reason for reason in reasons if reason), "")

@@ -1,0 +1,198 @@
+"""How each worker of an attempt ended: by itself of its own cause, by itself because of another, or stopped by its agent."""
+
+from __future__ import annotations
+
+import msgspec
+
+from jobtape.diagnose.assembly import describe_end
+from jobtape.diagnose.attempts import Group, Member, workers_of
+from jobtape.diagnose.clocks import Clocks
+from jobtape.diagnose.facts import Clock, Process, Worker, signal_name
+from jobtape.diagnose.signatures import Signature, signature_of
+
+OWN, COLLATERAL, VAGUE, STOPPED, SUCCEEDED, UNKNOWN = "own", "collateral", "vague", "stopped", "succeeded", "unknown"
+
+NEEDS_NO_PEER = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGKILL", "SIGTRAP", "SIGSYS", "SIGXCPU", "SIGQUIT"})
+"""Signals that say of themselves that the cause is in the process or on its host. SIGABRT is not one: a watchdog aborts too."""
+
+STOP_SIGNALS = frozenset({"SIGTERM", "SIGINT", "SIGKILL"})
+
+
+class Suspect(msgspec.Struct, eq=False, kw_only=True):
+    """One worker, how it ended, and when its fault happened.
+
+    Attributes:
+        ending: ``own`` · ``collateral`` · ``vague`` (it failed by itself, and nothing says of what) · ``stopped`` ·
+            ``succeeded`` · ``unknown``.
+        earliest: the fault happened at or after this time, and at or before `latest`; unix seconds.
+        exact: both are the moment itself.
+    """
+
+    worker: Worker
+    host: str
+    clock: Clock
+    member: Member | None
+    ending: str
+    signature: Signature | None = None
+    earliest: float | None = None
+    latest: float | None = None
+    exact: bool = False
+    role: str = "unknown"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended badly and nobody made it."""
+        return self.ending in (OWN, COLLATERAL, VAGUE)
+
+    @property
+    def signal(self) -> str | None:
+        """The signal that ended it, or that the agent sent."""
+        code = self.worker.exit_code
+        if code is not None and code < 0:
+            return signal_name(code)
+        return self.worker.stop_signal if self.ending == STOPPED else None
+
+
+def suspects_of(group: Group, clocks: Clocks) -> list[Suspect]:
+    """Every worker of an attempt, with how it ended."""
+    if group.processes:
+        return [_of_process(process, clocks) for process in group.processes]
+    found = [_suspect(member, worker, clocks) for member, worker in workers_of(group)]
+    _doubt_unmarked_stops(found)
+    return found
+
+
+def _suspect(member: Member, worker: Worker, clocks: Clocks) -> Suspect:
+    agent = member.agent
+    error = signature_of(worker.error) if _may_matter(worker) else None
+    suspect = Suspect(
+        worker=worker, host=agent.host, clock=agent.clock, member=member, ending=UNKNOWN, signature=error
+    )
+    suspect.ending = _ending(member, worker, error)
+    if suspect.failed:
+        _date(suspect, clocks)
+    return suspect
+
+
+def _may_matter(worker: Worker) -> bool:
+    return worker.error is not None and worker.exit_code != 0
+
+
+def _ending(member: Member, worker: Worker, signature: Signature | None) -> str:
+    code = worker.exit_code
+    if worker.stop is not None and not _failed_before_stop(worker):
+        # Without a time its own words decide: a victim that had said so, and whose exit code is no signal's.
+        return COLLATERAL if signature is not None and code is not None and code > 0 and worker.fault is None else STOPPED
+    if worker.stop is None:
+        if worker.state == "TERMINATED" or _ended_with_agent(member, worker):
+            return STOPPED
+        if code == 0 or (code is None and worker.state == "SUCCEEDED"):
+            return SUCCEEDED
+        if code is None and worker.state != "FAILED" and worker.failure is None:
+            if member.stint.succeeded is not None:
+                return SUCCEEDED
+            if worker.error is None or worker.error_weight < 2:
+                return UNKNOWN
+    if worker.error is not None and worker.error.headline:
+        return COLLATERAL if signature is not None else OWN
+    if code is not None and (signal_name(code) in NEEDS_NO_PEER if code < 0 else bool(worker.exit_call)):
+        return OWN
+    return VAGUE
+
+
+def _failed_before_stop(worker: Worker) -> bool:
+    """Whether its fault is proven to be older than the agent's signal: an interpreter may take its time to end."""
+    if worker.stop is None or worker.stop.time is None or worker.fault is None:
+        return False
+    return worker.fault[1] <= worker.stop.time and worker.exit_code != 0
+
+
+def _ended_with_agent(member: Member, worker: Worker) -> bool:
+    """Whether the signal that ended the agent ended the worker too: a scheduler or a terminal signals all processes at once."""
+    signal = member.agent.signal
+    if signal is None or not member.is_last or worker.failure is None and worker.exit_code is None:
+        return False
+    if worker.exit_code is not None and worker.exit_code < 0 and signal_name(worker.exit_code) == signal:
+        return True
+    error = worker.error.error_type if worker.error is not None else None
+    return signal == "SIGINT" and (error == "KeyboardInterrupt" or worker.exit_code == 130)
+
+
+def _date(suspect: Suspect, clocks: Clocks) -> None:
+    worker = suspect.worker
+    if worker.fault is not None:
+        first, last = worker.fault
+        suspect.exact = first == last
+    elif worker.end is not None and worker.end.time is not None:
+        first = last = worker.end.time
+        suspect.exact = True
+    else:
+        seen = [point.time for point in (worker.failure, worker.told) if point is not None and point.time is not None]
+        if not seen:
+            return
+        suspect.latest = clocks.unix(suspect.clock, min(seen))
+        return
+    suspect.earliest, suspect.latest = clocks.unix(suspect.clock, first), clocks.unix(suspect.clock, last)
+
+
+def _doubt_unmarked_stops(found: list[Suspect]) -> None:
+    """Where no record says whom the agent stopped, a SIGTERM beside another failure was the agent's; then a SIGKILL too."""
+    by_stint: dict[int, list[Suspect]] = {}
+    for suspect in found:
+        if suspect.member is not None:
+            by_stint.setdefault(id(suspect.member.stint), []).append(suspect)
+    for ours in by_stint.values():
+        if any(s.worker.stop is not None for s in ours) or not any(s.failed for s in ours):
+            continue
+        if any(s.worker.end is not None for s in ours):
+            continue
+        for signals in ({"SIGTERM", "SIGINT"}, {"SIGKILL"}):
+            others = [s for s in found if s.failed and s.signal not in signals]
+            if not others or ("SIGKILL" in signals and not any(s.signal == "SIGTERM" for s in ours)):
+                continue
+            for suspect in ours:
+                if suspect.failed and suspect.signal in signals:
+                    suspect.ending = STOPPED
+
+
+def _of_process(process: Process, clocks: Clocks) -> Suspect:
+    """A worker that no agent started, from its own tape alone."""
+    worker = Worker(
+        rank=process.rank if process.rank is not None else 0,
+        local_rank=process.local_rank,
+        pid=process.pid,
+        start=process.start,
+        has_tape=True,
+        tape_closed=process.closed,
+        alive=process.alive,
+        stack=process.stack,
+    )
+    describe_end(worker, process)
+    suspect = Suspect(worker=worker, host=process.host, clock=process.clock, member=None, ending=UNKNOWN)
+    if process.error is not None:
+        suspect.signature = signature_of(process.error)
+        suspect.ending = OWN if suspect.signature is None else COLLATERAL
+    elif process.exit_call and process.exit_code is not None:
+        worker.exit_code = process.exit_code
+        suspect.ending = SUCCEEDED if process.exit_code == 0 else OWN
+    elif process.alive:
+        suspect.ending = UNKNOWN
+    elif process.closed:
+        suspect.ending = SUCCEEDED
+    elif process.stack.startswith("Fatal Python error"):
+        suspect.ending = OWN
+    worker.failure = worker.error_at if suspect.failed else None
+    worker.end = process.last if process.closed else None
+    if suspect.failed:
+        _date(suspect, clocks)
+    return suspect
+
+
+def proven_before(one: Suspect, other: Suspect, clocks: Clocks) -> bool:
+    """Whether the first's fault is proven to be older than the second's."""
+    if one.latest is None or other.earliest is None:
+        return False
+    slack = clocks.slack(one.clock, other.clock)
+    if one.exact and other.exact and slack == 0.0:
+        return one.latest < other.earliest
+    return one.latest + slack <= other.earliest and (one.earliest, one.latest) != (other.earliest, other.latest)

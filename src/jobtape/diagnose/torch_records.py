@@ -1,0 +1,235 @@
+"""What torch's own records say: the agent's events and the rendezvous' events.
+
+Shapes and texts are those of torch 2.0 to 2.14, ``elastic/agent/server/api.py`` (``_construct_event``) and
+``elastic/rendezvous/dynamic_rendezvous.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from jobtape.diagnose.facts import Agent, Point, as_count, as_int, as_text, as_time
+from jobtape.diagnose.failure_text import FailureText, from_error_file, from_text, handled_before
+from jobtape.diagnose.stints import (
+    FROM_ERROR_FILE,
+    Cast,
+    agent_ended,
+    agent_signalled,
+    find_worker,
+    joining,
+    open_stint,
+    start_worker,
+    stint_in_progress,
+    worker_ended,
+    worker_failed,
+    worker_said,
+    written_in,
+)
+from jobtape.tape.records import RdzvRecord
+
+_decode = msgspec.json.Decoder().decode
+_GOT_SIGNAL = re.compile(r"got signal: (\d+)")
+_ROUND = re.compile(r" round (\d{1,9}) of ")
+_JOINED = re.compile(r"The node '(?P<node>[^']*)' has joined round (?P<round>\d{1,9}) of .* as rank (?P<rank>\d{1,9}) in a world of size (?P<size>\d{1,9})\.", re.DOTALL)  # fmt: skip
+_FAILED_SHUTDOWN = re.compile(r"has failed to shutdown the rendezvous .* due to an error of type (\w+)", re.DOTALL)
+
+
+def _one(value: object) -> object:
+    """torch puts one value into a list."""
+    return value[0] if isinstance(value, list) and value else value
+
+
+def _inner(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The JSON text that torch puts inside the metadata."""
+    inner = metadata.get("metadata")
+    if isinstance(inner, str):
+        try:
+            inner = _decode(inner)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return {}
+    return inner if isinstance(inner, dict) else {}
+
+
+def _worker_agent(cast: Cast, metadata: dict[str, Any], point: Point, pid: int | None) -> Agent:
+    host = as_text(metadata.get("hostname"))
+    if pid is not None and cast.fixed is None:
+        agent = cast.by_worker(pid)
+        if agent is not None and pid in agent.by_pid and host in (None, agent.host):
+            return agent
+    return cast.by_host(host, point, as_count(metadata.get("group_rank")))
+
+
+def worker_started(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
+    """``START``: one worker, with its global rank; ``worker_id`` is its process id."""
+    inner = _inner(metadata)
+    agent = cast.by_host(as_text(metadata.get("hostname")), point, as_count(metadata.get("group_rank")))
+    restart_count = as_count(metadata.get("agent_restarts"))
+    if agent.ended and restart_count in (None, 0):
+        agent = cast.successor(agent, point)
+    stint, _ = start_worker(
+        agent,
+        point,
+        rank=as_count(metadata.get("global_rank")),
+        local_rank=as_count(_one(inner.get("local_rank"))),
+        pid=as_count(metadata.get("worker_id")),
+        restart_count=restart_count,
+    )
+    _world(stint, metadata, inner)
+
+
+def _world(stint: Any, metadata: dict[str, Any], inner: dict[str, Any]) -> None:
+    if stint.world_size is None:
+        stint.world_size = as_count(_one(inner.get("role_world_size")))
+    if stint.group_rank is None:
+        stint.group_rank = as_count(metadata.get("group_rank"))
+    if stint.group_world_size is None:
+        stint.group_world_size = as_count(inner.get("group_world_size"))
+    if stint.restart_count is None:
+        stint.restart_count = as_count(metadata.get("agent_restarts"))
+
+
+def worker_state(cast: Cast, metadata: dict[str, Any], point: Point, state: str) -> None:
+    """``SUCCEEDED``, ``FAILED`` or ``TERMINATED`` of a worker: torch writes them only after the last attempt."""
+    inner = _inner(metadata)
+    pid = as_count(metadata.get("worker_id"))
+    if pid is None:
+        pid = as_count(_one(inner.get("worker_pid")))
+    agent = _worker_agent(cast, metadata, point, pid)
+    stint, worker = find_worker(
+        agent, point, rank=as_count(metadata.get("global_rank")), local_rank=as_count(_one(inner.get("local_rank"))), pid=pid
+    )
+    _world(stint, metadata, inner)
+    worker.state = state
+    exit_code = as_int(_one(inner.get("exit_code")))
+    if state == "SUCCEEDED":
+        stint.succeeded = stint.succeeded or point
+        worker_ended(worker, point, exit_code)
+        return
+    worker_ended(worker, point, exit_code)
+    if worker.told is None or worker.told.place != point.place:
+        worker.told = point
+    # A group that failed has no SUCCEEDED and a stopped worker is no failure, but both say that the group failed.
+    stint.failed = stint.failed or point
+    text = from_error_file(metadata.get("raw_error"))
+    if text is not None:
+        worker_said(worker, point, text, FROM_ERROR_FILE, written_in(agent, as_time(text.time_s)))
+
+
+def group_event(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
+    """``RENDEZVOUS`` and ``ASSIGN_WORKER_RANKS``: the agent is between two groups of workers; says nothing of success."""
+    agent = cast.by_host(as_text(metadata.get("hostname")), point)
+    if agent.ended and agent.pid is None:
+        agent = cast.successor(agent, point)
+    stint = agent.current
+    if stint is None or stint.over or stint.workers:
+        stint = open_stint(agent, point)
+    if stint.restart_count is None:
+        stint.restart_count = as_count(metadata.get("agent_restarts"))
+
+
+def agent_state(cast: Cast, metadata: dict[str, Any], point: Point, state: str) -> None:
+    """``SUCCEEDED`` or ``FAILED`` of an agent: `agent.run()` returned, whatever became of the workers, or raised."""
+    agent = cast.by_host(as_text(metadata.get("hostname")), point)
+    text = None
+    if state == "FAILED":
+        text = from_text(metadata.get("raw_error")) or from_error_file(metadata.get("raw_error"))
+        if took_signal(agent, point, text) and text is not None and text.traceback is not None:
+            # The signal came while an error was being handled: that error was there first.
+            text = handled_before(text.traceback) or text
+    stint = agent.current
+    if stint is not None and stint.restart_count is None:
+        stint.restart_count = as_count(metadata.get("agent_restarts"))
+    agent_ended(agent, point, state, text)
+
+
+def took_signal(agent: Agent, point: Point, text: FailureText | None) -> bool:
+    """Whether an agent's error is torch's SignalException; notes the signal."""
+    if text is None or not (text.error_type or "").endswith("SignalException"):
+        return False
+    found = _GOT_SIGNAL.search(text.message or "")
+    agent_signalled(agent, point, found[1] if found else None)
+    return True
+
+
+def rendezvous(cast: Cast, record: RdzvRecord, point: Point) -> Agent:
+    """One event of the rendezvous; returns the agent it is of."""
+    agent = cast.by_process(record.hostname or cast.host, as_count(record.pid) or None, point)
+    message = record.message
+    if agent.ended and "' attempts to join " in message:
+        agent = cast.successor(agent, point)
+    if "keep-alive" in message:
+        if "has sent" in message and point.time is not None:
+            agent.beats += 1
+            agent.last_beat = point.time
+            if agent.first_beat is None:
+                agent.first_beat = point.time
+        return agent
+    if "synced its local changes" in message or agent.ended:
+        # Once `agent.run()` is over, what the rendezvous still says is about its end.
+        if agent.ended and record.node_state == "FAILED":
+            _shutdown(agent, record, point)
+        return agent
+    for phrase, tell in _PHRASES:
+        if phrase in message:
+            tell(agent, record, point)
+            return agent
+    if record.node_state == "FAILED":
+        _failed(agent, record, point)
+    return agent
+
+
+def _joining(agent: Agent, record: RdzvRecord, point: Point) -> None:
+    joining(agent, point)
+
+
+def _wants(agent: Agent, record: RdzvRecord, point: Point) -> None:
+    found = _ROUND.search(record.message)
+    stint = joining(agent, point)
+    if found is not None:
+        stint.wanted_round = int(found[1])
+
+
+def _joined(agent: Agent, record: RdzvRecord, point: Point) -> None:
+    found = _JOINED.match(record.message)
+    if found is None:
+        return
+    stint = joining(agent, point)
+    stint.joined = point
+    stint.round = int(found["round"])
+    stint.group_rank = int(found["rank"])
+    stint.group_world_size = int(found["size"])
+    agent.descriptor = agent.descriptor or found["node"]
+
+
+def _shutdown(agent: Agent, record: RdzvRecord, point: Point) -> None:
+    found = _FAILED_SHUTDOWN.search(record.message)
+    what = f"could not shut the rendezvous down ({found[1]})" if found else f"met an error in the rendezvous ({record.message[:120]})"
+    agent.troubles.append((what, point.place))
+
+
+def _failed(agent: Agent, record: RdzvRecord, point: Point) -> None:
+    text = from_text(record.message.strip().rstrip(":"))
+    trace = from_text(record.error_trace)
+    if text is None or (text.error_type is None and trace is not None):
+        text = trace
+    if text is None or text.error_type is None:
+        return
+    stint = stint_in_progress(agent, point)
+    if stint.rendezvous_error is None:
+        stint.rendezvous_error = FailureText(
+            error_type=text.error_type, message=text.message, traceback=record.error_trace or None, location=None
+        )
+        stint.rendezvous_error_at = point
+
+
+_PHRASES: tuple[tuple[str, Callable[[Agent, RdzvRecord, Point], None]], ...] = (
+    ("' has joined round ", _joined),
+    ("' attempts to join ", _joining),
+    ("' added itself to the ", _wants),
+    ("' has failed to shutdown ", _shutdown),
+)
+"""Which piece of a message says what, in the order in which they are tried."""

@@ -1,0 +1,138 @@
+"""The answer in one sentence."""
+
+import pytest
+
+from jobtape.diagnose.model import Restarts
+from jobtape.views.sentence import blame, sentence
+from tests.views.runs_to_show import START, a_cause, a_rank, a_run, an_attempt
+
+
+def test_one_failed_attempt():
+    """The rank, the node, the error, the place, what followed and when."""
+    expected = (
+        "Attempt 0 ended after 2.8 s: rank 1 on node-a raised RuntimeError: shapes differ: 3 and 4 at train.py:12;"
+        " rank 0 failed 41 ms later as a consequence, and ranks 2 and 3 were stopped by the agent."
+    )
+    assert expected == sentence(a_run())
+
+
+def test_many_attempts_that_ended_alike():
+    """Thirty-seven equal failures are one sentence, also when their messages differ in numbers alone."""
+    attempts = [
+        an_attempt(index, START + 3 * index, cause=a_cause(START + 3 * index, message=f"port {29500 + index} in use"))
+        for index in range(37)
+    ]
+    said = sentence(a_run(*attempts))
+    assert said.startswith("All 37 attempts ended the same way, each after 2.8 s: rank 1 on node-a raised RuntimeError")
+
+
+def test_last_of_several_attempts():
+    """The attempt that ended the run is the answer."""
+    other = an_attempt(0, cause=a_cause(kind="signal", signal="SIGKILL", exit_code=-9, error_type=None, message=None))
+    said = sentence(a_run(other, an_attempt(1, START + 10)))
+    assert said.startswith("Attempt 1, the last of 2, ended after 2.8 s: rank 1 on node-a raised RuntimeError")
+
+
+def test_the_last_attempts_ended_alike():
+    """Several equal failures at the end are told together."""
+    other = an_attempt(0, cause=None)
+    said = sentence(a_run(other, an_attempt(1), an_attempt(2)))
+    assert said.startswith("The run failed: its last 2 attempts ended the same way, each after 2.8 s: rank 1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"confidence": "likely"}, "most likely rank 1 on node-a raised"),
+        ({"confidence": "suspected"}, "perhaps rank 1 on node-a raised"),
+        ({"kind": "signal", "signal": "SIGSEGV"}, "rank 1 on node-a crashed with SIGSEGV (segmentation fault)"),
+        ({"kind": "signal", "signal": "SIGKILL"}, "rank 1 on node-a was killed by SIGKILL"),
+        ({"kind": "exit_code", "exit_code": 3}, "rank 1 on node-a exited with code 3"),
+        ({"kind": "oom_kill"}, "rank 1 on node-a was killed by the kernel because memory ran out"),
+        ({"kind": "left_early"}, "rank 1 on node-a left early, with exit code 0, while others still worked"),
+        ({"kind": "stall"}, "rank 1 on node-a stopped making progress"),
+        ({"kind": "node_lost", "rank": None}, "node node-a fell silent"),
+        ({"kind": "preempted", "rank": None}, "the agent on node-a was told to stop from outside (preempted)"),
+        ({"kind": "agent_error", "rank": None}, "the agent on node-a failed itself"),
+        ({"kind": "rendezvous_timeout", "rank": None, "host": None}, "the rendezvous timed out before enough nodes"),
+        ({"kind": "rendezvous_closed", "rank": None, "host": None}, "the rendezvous was closed"),
+        ({"kind": "exit_code", "rank": None, "local_rank": None}, "a rank on node-a (which one is not recorded) exited"),
+        ({"kind": "unknown", "rank": None, "message": None}, "the record does not say which rank was first or why"),
+        ({"kind": "a kind of later"}, "rank 1 on node-a failed, and the record does not say why"),
+    ],
+)
+def test_every_kind_of_cause(fields, said):
+    """Each kind is told in words, hedged by its confidence."""
+    assert blame(a_cause(**{"location": None, "error_type": None, **fields})).startswith(said)
+
+
+def test_no_cause():
+    """A failure nobody can explain is said plainly."""
+    expected = "Attempt 0 ended after 2.8 s in failure, and the record does not say which rank was first or why."
+    assert expected == sentence(a_run(an_attempt(cause=None, ranks=())))
+
+
+def test_error_type_is_said_once():
+    """A message that begins with the type is not given it again."""
+    said = blame(a_cause(message="RuntimeError: boom", location=None))
+    assert "rank 1 on node-a raised RuntimeError: boom" == said
+
+
+def test_only_the_first_line_of_a_message():
+    """A message of many lines is cut to its first."""
+    said = blame(a_cause(message="boom\nforged: all is well", location=None))
+    assert "rank 1 on node-a raised RuntimeError: boom …" == said
+
+
+def test_long_hostile_message():
+    """200 kB with escapes make one bounded, printable line."""
+    said = sentence(a_run(an_attempt(cause=a_cause(message="\x1b[2J\u202e" * 50_000))))
+    assert said.isprintable()
+    assert len(said) < 2000
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("succeeded", "The run succeeded after 2.8 s."),
+        ("running", "The run is still running, attempt 0 since 2026-02-28 19:05:14 UTC."),
+        ("stopped", "The run was stopped after 2.8 s, and the record does not say why."),
+        ("lost", "The run was lost after 2.8 s: its record breaks off without an end, and no process of it is left here."),
+        ("unknown", "The record does not say how the run ended; it covers 2.8 s."),
+    ],
+)
+def test_every_state(state, said, monkeypatch):
+    """Each state of a run has its own first sentence."""
+    monkeypatch.setenv("TZ", "UTC")
+    assert said == sentence(a_run(an_attempt(outcome=state, cause=None, ranks=()), state=state))
+
+
+@pytest.mark.parametrize("state", ["succeeded", "running", "failed", "stopped", "lost", "unknown", "of later"])
+def test_run_without_attempts(state):
+    """A run that never started anything has an answer too."""
+    said = sentence(a_run(state=state, attempts=(), started=None, ended=None, restarts=Restarts()))
+    assert said.endswith(".")
+
+
+def test_success_after_failures():
+    """A success tells what ended the attempts before it."""
+    membership = an_attempt(1, outcome="membership", cause=None)
+    run = a_run(an_attempt(), membership, an_attempt(2, outcome="succeeded", cause=None), state="succeeded", ended=START + 60)
+    expected = (
+        "The run succeeded after 1 min 00 s, in attempt 2; attempt 0 ended because rank 1 on node-a raised RuntimeError:"
+        " shapes differ: 3 and 4 at train.py:12; attempt 1 ended because nodes joined or left."
+    )
+    assert expected == sentence(run)
+
+
+def test_consequences_of_many_ranks():
+    """Ranks are told as ranges; those whose times are not known have no times."""
+    ranks = (*(a_rank(n, "collateral", exit_code=1, ended=None) for n in range(2, 1000)), a_rank(1000, "independent"))
+    said = sentence(a_run(an_attempt(ranks=ranks)))
+    assert said.endswith("; ranks 2-999 failed as a consequence, and rank 1000 failed too, of its own cause.")
+
+
+def test_collateral_before_the_cause_has_no_time():
+    """Clocks that contradict each other do not make a negative time."""
+    ranks = (a_rank(0, "collateral", ended=START - 5),)
+    assert sentence(a_run(an_attempt(ranks=ranks))).endswith("; rank 0 failed as a consequence.")

@@ -1,0 +1,158 @@
+"""The text of `jobtape why`."""
+
+import pytest
+
+from jobtape.diagnose.model import Loss, Restarts, Warning_
+from jobtape.views.verdict import between, verdict
+from tests.views.runs_to_show import START, TRACEBACK, a_cause, a_rank, a_run, an_attempt
+
+SCREEN = 45
+"""Lines that a person takes in."""
+
+
+def many_attempts(number):
+    """Attempts that ended alike, each 3 s after the one before."""
+    return [an_attempt(index, START + 3 * index, round=index) for index in range(number)]
+
+
+def test_the_answer_is_the_first_line(text):
+    """The first line is the whole answer."""
+    first, second, *_ = text(verdict(a_run())).splitlines()
+    assert first.startswith("Attempt 0 ended after 2.8 s: rank 1 on node-a raised RuntimeError: shapes differ")
+    assert "" == second
+
+
+def test_doubts_stand_before_the_details(text):
+    """What the record lacks is said right after the answer, before anyone believes the rest."""
+    run = a_run(warnings=(Warning_(kind="clock_skew", text="node-b is 3 s ahead"),), loss=Loss(events_missing=3, files=2))
+    lines = text(verdict(run)).splitlines()
+    assert [
+        "warning: incomplete record: 3 records missing, in 2 files",
+        "warning: clock skew: node-b is 3 s ahead",
+    ] == lines[3:5]
+
+
+def test_everything_a_reader_looks_for(text):
+    """Traceback, consequences, their words, the stacks, the evidence and the cost are there."""
+    said = text(verdict(a_run()))
+    for piece in (
+        "local rank 1, pid 121, exit code 1, at 2026-02-28 19:05:16.759 UTC, noticed 141 ms later",
+        "certain: there is a record of that very fact",
+        "| RuntimeError: shapes differ: 3 and 4",
+        "rank 0 said: Connection closed by peer [127.0.0.1]:2212",
+        "stood  ranks 2 and 3 at /home/me/train.py:14 in step, in all_reduce",
+        "proof  node-a-121-20260228T190514000.jsonl:4 #3 jobtape.worker.error",
+        "Cost: 2.8 s in 1 attempt that did not succeed, 2.8 s in all",
+    ):
+        assert piece in said
+
+
+@pytest.mark.parametrize("number", [1, 2, 37, 1000])
+def test_at_most_a_screen(text, number):
+    """However many attempts ended alike, the text is a screen at most."""
+    assert SCREEN >= len(text(verdict(a_run(*many_attempts(number)))).splitlines())
+
+
+def test_identical_attempts_are_told_once(text):
+    """Thirty-seven equal failures have one heading."""
+    said = text(verdict(a_run(*many_attempts(37))))
+    assert "Attempts 0-36 failed 37 times in the same way; attempt 36 took 2.8 s" in said
+    assert "Cost: 36 restarts after failures, 1 min 44 s in 37 attempts that did not succeed" in said
+
+
+def test_ten_thousand_ranks_on_a_thousand_nodes(text):
+    """The size of the job does not make the text longer."""
+    hosts = [f"gpu{n:04}" for n in range(1250)]
+    ranks = tuple(
+        a_rank(n, "first" if n == 77 else "stopped", host=hosts[n // 8], stack="" if n == 77 else "Thread 1\n")
+        for n in range(10_000)
+    )
+    attempt = an_attempt(nodes=tuple(hosts), world_size=10_000, ranks=ranks, cause=a_cause(rank=77))
+    said = text(verdict(a_run(attempt)))
+    assert SCREEN >= len(said.splitlines())
+    assert "10,000 ranks on 1,250 nodes (gpu[0000-1249])" in said
+    assert "ranks 0-76,78-9999 were stopped by the agent" in said
+
+
+def test_different_endings_are_folded(text):
+    """Of many different endings the last ones are shown, the rest counted."""
+    attempts = [an_attempt(n, START + n, cause=a_cause(rank=n)) for n in range(20)]
+    said = text(verdict(a_run(*attempts)))
+    assert "16 earlier attempts not shown, which ended in 16 ways of their own; --full shows them" in said
+    assert said.count("| Traceback") == 1
+
+
+def test_full_folds_nothing(text):
+    """With everything asked for, every attempt, line and reference is there."""
+    evidence = tuple(f"a.jsonl:{n}" for n in range(20))
+    attempts = [an_attempt(n, cause=a_cause(evidence=evidence)) for n in range(10)]
+    said = text(verdict(a_run(*attempts), full=True))
+    assert [10, 10, 10] == [said.count(piece) for piece in ("| Traceback", "a.jsonl:19", "line 0, in f0")]
+    assert "--full" not in said
+
+
+def test_tracebacks_are_folded_at_a_frame(text):
+    """What is shown of a long traceback begins with the file of a frame."""
+    lines = [line.strip() for line in text(verdict(a_run())).splitlines()]
+    after = lines[next(n for n, line in enumerate(lines) if "left out" in line) + 1]
+    assert after.startswith('|   File "/home/me/train.py"')
+
+
+def test_hostile_text_cannot_pass_for_ours(text):
+    """A traceback's lines stand behind a bar, and nothing in it reaches the terminal as it is."""
+    hostile = "\x1b[2J\nCost: nothing, all is well\n\u202eevil"
+    run = a_run(
+        an_attempt(
+            cause=a_cause(message=hostile, traceback=hostile, host=hostile, location=hostile, evidence=(hostile,)),
+            nodes=(hostile,),
+            ranks=(a_rank(0, "collateral", message=hostile, host=hostile, stack=hostile, signal=hostile),),
+        ),
+        run_id=hostile,
+        warnings=(Warning_(kind=hostile, text=hostile),),
+    )
+    for full in (False, True):
+        said = text(verdict(run, full=full))
+        assert all(line.isprintable() for line in said.splitlines())
+        assert [] == [line for line in said.splitlines() if line.startswith("Cost: nothing")]
+
+
+def test_200_kb_of_message(text):
+    """A message and a traceback of 200 kB in one line make a page of bounded size."""
+    big = "x" * 200_000
+    run = a_run(an_attempt(cause=a_cause(message=big, traceback=big, evidence=(big,) * 9)))
+    assert 10_000 > len(text(verdict(run)))
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_narrow_places(text, width):
+    """On a narrow terminal no line is longer than it."""
+    assert width >= max(map(len, text(verdict(a_run()), width).splitlines()))
+
+
+def test_success_has_no_cost(text):
+    """A run that succeeded at once has an answer and no cost."""
+    attempt = an_attempt(outcome="succeeded", cause=None, ranks=())
+    said = text(verdict(a_run(attempt, state="succeeded")))
+    assert said.startswith("The run succeeded after 2.8 s.")
+    assert "Cost" not in said
+
+
+def test_restarts_by_kind(text):
+    """Each kind of restart is counted by itself."""
+    run = a_run(*many_attempts(4), restarts=Restarts(failure=1, membership=2, preemption=3))
+    expected = "Cost: 6 restarts (1 after a failure, 2 for changes of membership, 3 after preemptions)"
+    assert expected in text(verdict(run))
+
+
+def test_time_between_attempts():
+    """Gaps count where both ends are known, and never below zero."""
+    attempts = [an_attempt(0, 100.0), an_attempt(1, 110.0), an_attempt(2, 100.0), an_attempt(3, 200.0, started=None)]
+    assert pytest.approx(7.2) == between(attempts)
+
+
+def test_nothing_known_at_all(text):
+    """A run of which nothing is known has a page."""
+    attempt = an_attempt(started=None, ended=None, world_size=None, nodes=(), round=None, cause=None, ranks=())
+    said = text(verdict(a_run(attempt, run_id="", started=None, ended=None, world_size=None, nodes=0)))
+    assert "run (no id), failed, 0 nodes\n" in said
+    assert TRACEBACK not in said
