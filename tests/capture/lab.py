@@ -16,6 +16,8 @@ from typing import Any
 
 BIN = Path(sys.executable).parent
 TIMEOUT_S = 120
+NAMED = ("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0")
+"""With an endpoint torchrun keeps the ``--rdzv-id`` it is given; a plain single-node launch gets a uuid."""
 
 
 def environment(shelf: Path, extra: dict[str, str] | None = None) -> dict[str, str]:

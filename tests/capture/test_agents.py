@@ -22,6 +22,8 @@ WAIT = """
     for _ in range(600):
         if (here / "finish").exists():
             break
+        if (here / "peer-lost").exists() and os.environ["WORLD_SIZE"] == "2":
+            raise RuntimeError("[pair.cc:553] Connection closed by peer [127.0.0.1]:23811")
         time.sleep(0.1)
 """
 
@@ -45,9 +47,11 @@ def agent(tmp_path: Path, port: int, nnodes: str, *args: str, **env: str) -> lab
         "--rdzv-id=elastic",
         "--local-addr=127.0.0.1",
         "--max-restarts=3",
+        "--rdzv-conf=last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=4,join_timeout=60",
         *args,
         nproc=1,
-        env={"MARKS": str(tmp_path), **env},
+        # Without it a node that joins a running job never learns the address of the shared store.
+        env={"MARKS": str(tmp_path), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **env},
     )
 
 
@@ -102,21 +106,16 @@ def test_scale_up_is_a_membership_restart(tmp_path: Path) -> None:
 def test_one_agent_is_killed_and_the_other_goes_on(tmp_path: Path) -> None:
     """The node whose agent was killed is the suspect; the surviving node's next attempt succeeds."""
     port = lab.free_port()
-    host = agent(
-        tmp_path, port, "1:2", "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=3"
-    )
+    host = agent(tmp_path, port, "1:2")
     until(lambda: "hosts the TCP store" in "".join(path.read_text() for path in host.tapes()))
-    other = agent(
-        tmp_path, port, "1:2", "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=3"
-    )
+    other = agent(tmp_path, port, "1:2")
     until(lambda: len(list(tmp_path.glob("up-*-2-*"))) == 2)
-    time.sleep(1.5)
+    time.sleep(1)
     victim = next(path for path in tmp_path.glob("up-*-2-*") if _parent(path) == other.process.pid)
     other.process.kill()
     os.kill(int(victim.name.rpartition("-")[2]), signal.SIGKILL)
     other.wait()
-    survivor = next(path for path in tmp_path.glob("up-*-2-*") if path != victim)
-    os.kill(int(survivor.name.rpartition("-")[2]), signal.SIGUSR1)  # as a peer would fail in its next collective
+    (tmp_path / "peer-lost").touch()
     until(lambda: list(tmp_path.glob("up-0-1-*")))
     (tmp_path / "finish").touch()
     host.wait()
@@ -125,7 +124,11 @@ def test_one_agent_is_killed_and_the_other_goes_on(tmp_path: Path) -> None:
     assert "succeeded" == answer["state"]
     assert 2 == answer["nodes"]
     assert "succeeded" == answer["attempts"][-1]["outcome"]
-    assert answer["attempts"][0]["outcome"] in ("failed", "lost")
+    assert ["membership", "failed", "succeeded"] == [attempt["outcome"] for attempt in answer["attempts"]]
+    lost = answer["attempts"][1]
+    assert ("node_lost", None, "suspected") == tuple(lost["cause"][key] for key in ("kind", "rank", "confidence"))
+    assert "collateral" == lab.ranks(lost, "role")[0]
+    assert {"failure": 1, "membership": 1, "preemption": 0} == answer["restarts"]
 
 
 def test_nobody_came(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def failing(fault: str) -> str:
 
 def test_a_clean_run_is_a_success_without_warnings(tmp_path: Path) -> None:
     """Four ranks that end with 0 are a succeeded run: no cause, nothing lost, nothing to warn of."""
-    job = lab.run(tmp_path, "print('fine')", "--rdzv-id=clean", nproc=4)
+    job = lab.run(tmp_path, "print('fine')", *lab.NAMED, "--rdzv-id=clean", nproc=4)
     answer = job.why()
     assert (0, "fine\n" * 4) == (job.exit_code, job.out)
     assert ("clean", "succeeded", 4, 1) == (answer["run_id"], answer["state"], answer["world_size"], answer["nodes"])
@@ -189,4 +189,5 @@ def test_a_hung_rank_that_is_stopped_tells_where_it_stood(tmp_path: Path) -> Non
     assert {0: "stopped", 1: "stopped", 2: "first"} == lab.ranks(attempt, "role")
     stacks = [path.read_text() for path in sorted(job.shelf.glob("*/*.stacks"))]
     assert [True, True] == ["in wait_for_data" in text for text in stacks]
-    assert "wait_for_data" in lab.jobtape(job.shelf, "show", "--full").stdout
+    place = f"{job.script}:{lab.line_of(job.script, 'time.sleep(30)')}"
+    assert 2 == lab.jobtape(job.shelf, "show", "--full").stdout.count(f"stood at {place}")

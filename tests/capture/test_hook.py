@@ -27,7 +27,7 @@ FUNCTION_LAUNCHER = """
     if __name__ == "__main__":
         config = LaunchConfig(
             min_nodes=1, max_nodes=1, nproc_per_node=2, run_id="functions", rdzv_backend="c10d",
-            rdzv_endpoint="localhost:0", start_method=sys.argv[1], event_log_handler="tape",
+            rdzv_endpoint="localhost:0", max_restarts=0, start_method=sys.argv[1], event_log_handler="tape",
         )
         try:
             elastic_launch(config, work)("no such token")
@@ -38,7 +38,7 @@ FUNCTION_LAUNCHER = """
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
 def test_a_launcher_of_ones_own_names_the_destination(tmp_path: Path, start_method: str) -> None:
-    """``LaunchConfig(event_log_handler="tape")`` records workers given as functions, without an environment variable."""
+    """``LaunchConfig(event_log_handler="tape")`` records workers given as functions."""
     script = tmp_path / "launch.py"
     script.write_text(textwrap.dedent(FUNCTION_LAUNCHER), encoding="utf-8")
     done = subprocess.run(

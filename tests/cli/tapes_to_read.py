@@ -43,7 +43,9 @@ def record_failed_run(shelf, run_id="demo", *, attempts=1, ranks=2, message="sha
     """
     directory = shelf / safe_name(run_id)
     agent = Writer(directory, a_header(run_id, "agent"))
-    agent.event("jobtape.launch.start", "AGENT", 0, {"run_id": run_id, "nproc_per_node": ranks, "max_restarts": attempts - 1})
+    agent.event(
+        "jobtape.launch.start", "AGENT", 0, {"run_id": run_id, "nproc_per_node": ranks, "max_restarts": attempts - 1}
+    )
     for attempt in range(attempts):
         pids = [200 + 10 * attempt + rank for rank in range(ranks)]
         numbers = list(range(ranks))
@@ -69,10 +71,14 @@ def record_failed_run(shelf, run_id="demo", *, attempts=1, ranks=2, message="sha
         for rank in (rank for rank in numbers if rank != 1):
             stop = {"attempt": attempt, "rank": rank, "local_rank": rank, "pid": pids[rank], "signal": "SIGTERM"}
             agent.event("jobtape.worker.stop", "AGENT", 0, {**stop, "reason": "failure"})
-            agent.event("jobtape.worker.exit", "AGENT", 0, an_exit(attempt, rank, pids[rank], -15, "SIGTERM", stopped=True))
+            agent.event(
+                "jobtape.worker.exit", "AGENT", 0, an_exit(attempt, rank, pids[rank], -15, "SIGTERM", stopped=True)
+            )
         end = {"attempt": attempt, "state": "FAILED", "restarting": attempt + 1 < attempts, "failed_ranks": [1]}
         agent.event("jobtape.attempt.end", "AGENT", 0, end)
-    agent.event("jobtape.launch.end", "AGENT", 0, {"outcome": "failed", "error_type": "ChildFailedError", "message": "x"})
+    agent.event(
+        "jobtape.launch.end", "AGENT", 0, {"outcome": "failed", "error_type": "ChildFailedError", "message": "x"}
+    )
     agent.close("launch_end")
     return agent.path
 
@@ -91,7 +97,9 @@ def record_good_run(shelf, run_id="good"):
     agent.event("jobtape.launch.start", "AGENT", 0, {"run_id": run_id, "nproc_per_node": 1, "max_restarts": 0})
     agent.event("jobtape.attempt.start", "AGENT", 0, a_start([0], [300]))
     agent.event("jobtape.worker.exit", "AGENT", 0, an_exit(0, 0, 300, 0, None, stopped=False))
-    agent.event("jobtape.attempt.end", "AGENT", 0, {"attempt": 0, "state": "SUCCEEDED", "restarting": False, "failed_ranks": []})
+    agent.event(
+        "jobtape.attempt.end", "AGENT", 0, {"attempt": 0, "state": "SUCCEEDED", "restarting": False, "failed_ranks": []}
+    )
     agent.event("jobtape.launch.end", "AGENT", 0, {"outcome": "succeeded"})
     agent.close("launch_end")
     return agent.path

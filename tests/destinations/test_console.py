@@ -74,7 +74,8 @@ def test_a_bad_loglevel_is_said_once(fresh, monkeypatch, capsys):
     for _ in range(2):
         fresh.record(agent_event(), "console")
     lines = said(capsys)
-    assert "jobtape: LOGLEVEL=loud is no level of Python's logging (DEBUG, INFO, WARNING, …); events are printed" == lines[0]
+    expected = "jobtape: LOGLEVEL=loud is no level of Python's logging (DEBUG, INFO, WARNING, …); events are printed"
+    assert expected == lines[0]
     assert [agent_event().serialize()] * 2 == lines[1:]
 
 

@@ -77,13 +77,15 @@ class Raising(logging.Handler):
         raise RuntimeError("disk on fire")
 
 
+def lines(capsys):
+    """What has been said on stderr."""
+    return capsys.readouterr().err.splitlines()
+
+
 @pytest.fixture
 def fresh(monkeypatch):
     """The events module as a new process has it: nothing registered, said or counted."""
-    old = dict(handlers._events_loggers)
-    handlers._events_loggers.clear()
-    for name in old:
-        logging.getLogger(f"torchelastic-events-{name}").handlers.clear()
+    forget_loggers()
     null = {name: handlers.prepare(logging.NullHandler()) for name in ("dynamic_rendezvous", "null")}
     builtin = {name: make for name, make in handlers._factories.items() if name in ("console", "pretty", "tape")}
     monkeypatch.setattr(handlers, "_log_handlers", null)
@@ -91,16 +93,24 @@ def fresh(monkeypatch):
     monkeypatch.setattr(handlers, "_tallies", {})
     monkeypatch.setattr(handlers, "_unusable", {})
     monkeypatch.setattr(handlers, "_found_entry_points", None)
+    monkeypatch.setattr(handlers, "_to_end", [])
     monkeypatch.setattr(notices, "_said", set())
     monkeypatch.setattr(context, "_cached", None)
     yield events
-    for name in list(handlers._events_loggers):
-        logger = logging.getLogger(f"torchelastic-events-{name}")
+    handlers._end()
+    forget_loggers()
+
+
+def forget_loggers():
+    """Bring every logger of a destination back to what it was before it was one."""
+    handlers._events_loggers.clear()
+    for name in [name for name in logging.Logger.manager.loggerDict if name.startswith("torchelastic-events-")]:
+        logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.filters.clear()
         logger.disabled = False
+        logger.setLevel(logging.NOTSET)
         logger.propagate = True  # pytest puts a handler of its own on every logger that does not
-    handlers._events_loggers.clear()
 
 
 @pytest.fixture

@@ -2,10 +2,7 @@
 
 import json
 import logging
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +19,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "compatibility.md"
 
 START = """
 import json, logging, sys
-from {package} import events
+from PACKAGE import events
 handlers = events.handlers
 def event(**metadata): return events.Event("a", events.EventSource.WORKER, metadata=metadata)
 def rdzv(): return events.RdzvEvent("n", "r", "m", "h", 1, events.NodeState.RUNNING)
@@ -34,21 +31,17 @@ handlers._log_handlers["kept"] = kept
 """
 
 
-def both(tmp_path, script, **env):
-    """Run a script with torch's module and with ours; gives exit code, last line of stdout and of stderr of each."""
-    found = []
-    for package in ("torch.distributed.elastic", "jobtape"):
-        done = subprocess.run(
-            [sys.executable, "-c", START.format(package=package) + script],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=120,
-            env={**os.environ, **env},
-        )
-        out, err = ([*text.splitlines(), ""][-2 if text else -1] for text in (done.stdout, done.stderr))
-        found.append((done.returncode, out, err))
-    return found
+@pytest.fixture
+def last_lines(both):
+    """Runs a script with both modules; gives exit code, last line of stdout and of stderr of each."""
+
+    def run(script, **env):
+        return [
+            (code, *([*text.splitlines(), ""][-2 if text else -1] for text in (out, err)))
+            for code, out, err in both(START + script, **env)
+        ]
+
+    return run
 
 
 def made(module, **metadata):
@@ -77,16 +70,16 @@ def test_nan_is_refused(value):
 
 def test_unserialisable_metadata_is_named():
     """Torch names the type of the value, ours its key as well."""
-    with pytest.raises(TypeError, match="^Object of type object is not JSON serializable$"):
+    with pytest.raises(TypeError, match=r"^Object of type object is not JSON serializable$"):
         made(theirs, model=object()).serialize()
     with pytest.raises(EventError, match=r"^metadata\['model'\] is of type object, which JSON cannot hold$"):
         made(ours, model=object()).serialize()
 
 
-def test_record_keeps_invalid_events(tmp_path):
+def test_record_keeps_invalid_events(last_lines):
     """Torch's record raises; ours hands the event on, with a text for what has none."""
     script = "events.record(event(loss=float('nan'), model=object()), 'kept')\nprint(*kept.texts)"
-    (their_code, _, their_error), (our_code, our_text, our_error) = both(tmp_path, script)
+    (their_code, _, their_error), (our_code, our_text, our_error) = last_lines(script)
     assert (1, "TypeError: Object of type object is not JSON serializable") == (their_code, their_error)
     assert (0, "") == (our_code, our_error)
     metadata = json.loads(our_text)["metadata"]
@@ -121,10 +114,10 @@ def test_bytes_are_read():
     assert made(ours) == ours.Event.deserialize(made(ours).serialize().encode())
 
 
-def test_documented_example_works(tmp_path):
+def test_documented_example_works(last_lines):
     """Torch documents a call that it does not have."""
     script = "events.get_logging_handler(destination='console').info(event())"
-    (their_code, _, their_error), (our_code, _, our_line) = both(tmp_path, script)
+    (their_code, _, their_error), (our_code, _, our_line) = last_lines(script)
     assert (1, "AttributeError: 'StreamHandler' object has no attribute 'info'") == (their_code, their_error)
     text = '{"name": "a", "source": "WORKER", "timestamp": 0, "metadata": {}}'
     assert (0, text) == (our_code, our_line)
@@ -132,25 +125,25 @@ def test_documented_example_works(tmp_path):
 
 def test_unknown_handler_lists_known_names(fresh):
     """Both raise a KeyError; ours says what would have worked."""
-    with pytest.raises(KeyError, match="^'colsole'$"):
+    with pytest.raises(KeyError, match=r"^'colsole'$"):
         theirs.get_logging_handler("colsole")
     with pytest.raises(KeyError, match=r"unknown destination 'colsole'; known are: console, ") as caught:
         fresh.get_logging_handler("colsole")
     assert isinstance(caught.value, UnknownDestination)
 
 
-def test_unknown_destination_kills_nothing(tmp_path):
+def test_unknown_destination_kills_nothing(last_lines):
     """Torch's agent ends with a KeyError; with ours a line says what is wrong and the job goes on."""
     script = "for _ in range(3): events.record(event(), 'colsole')\nprint(events.stats()['colsole']['dropped'])"
-    (their_code, _, their_error), (our_code, our_out, our_error) = both(tmp_path, script)
+    (their_code, _, their_error), (our_code, our_out, our_error) = last_lines(script)
     assert (1, "KeyError: 'colsole'") == (their_code, their_error)
     assert (0, "3", True) == (our_code, our_out, our_error.startswith("jobtape: events for destination 'colsole'"))
 
 
-def test_lists_and_urls_are_destinations(tmp_path):
+def test_lists_and_urls_are_destinations(last_lines, tmp_path):
     """Several destinations at once, and a tape anywhere."""
     script = f"events.record(event(), 'kept,file://{tmp_path}/shelf')\nprint(len(kept.texts))"
-    (their_code, _, _), (our_code, our_out, our_error) = both(tmp_path, script)
+    (their_code, _, _), (our_code, our_out, our_error) = last_lines(script)
     assert (1, 0, "1", "") == (their_code, our_code, our_out, our_error)
     (path,) = tmp_path.glob("shelf/*/*.jsonl")
     assert ["a"] == [record.name for record in read_tape(path).records[:-1]]
@@ -170,31 +163,31 @@ def test_raising_handler_is_survived(fresh):
     assert 1 == fresh.stats()["raising"]["failed"]
 
 
-def test_loglevel_filters_only_what_is_printed(tmp_path):
+def test_loglevel_filters_only_what_is_printed(last_lines):
     """Torch drops events for every destination; ours prints none and records all."""
     script = "events.record(event(), 'kept'); events.record(event(), 'console')\nprint(len(kept.texts))"
-    assert [(0, "0", ""), (0, "1", "")] == both(tmp_path, script, LOGLEVEL="WARNING")
+    assert [(0, "0", ""), (0, "1", "")] == last_lines(script, LOGLEVEL="WARNING")
 
 
-def test_bad_loglevel_is_survived(tmp_path):
+def test_bad_loglevel_is_survived(last_lines):
     """In torch the job ends with a ValueError at the first event."""
     script = "events.record(event(), 'console')\nprint('went on')"
-    (their_code, _, their_error), (our_code, our_out, our_error) = both(tmp_path, script, LOGLEVEL="loud")
+    (their_code, _, their_error), (our_code, our_out, our_error) = last_lines(script, LOGLEVEL="loud")
     assert (1, "ValueError: Unknown level: 'loud'") == (their_code, their_error)
     assert (0, "went on", True) == (our_code, our_out, our_error.startswith('{"name": "a"'))
 
 
 @pytest.mark.parametrize("level", ["warning", "30"])
-def test_loglevel_is_read_generously(tmp_path, level):
+def test_loglevel_is_read_generously(last_lines, level):
     """A level in small letters or as a number is clear enough."""
     script = "events.record(event(), 'console')\nprint('went on')"
-    (their_code, _, their_error), ours_found = both(tmp_path, script, LOGLEVEL=level)
+    (their_code, _, their_error), ours_found = last_lines(script, LOGLEVEL=level)
     assert (1, f"ValueError: Unknown level: '{level}'") == (their_code, their_error)
     assert (0, "went on", "") == ours_found
 
 
 @pytest.mark.parametrize("way", ["logging.disable(logging.CRITICAL)", "logger.disabled = True"])
-def test_blanket_silence_does_not_reach_tapes(tmp_path, way):
+def test_blanket_silence_does_not_reach_tapes(last_lines, tmp_path, way):
     """A script that quiets logging does not mean the record of its job."""
     script = f"""
 name = sys.argv[0] and ('file://{tmp_path}/shelf' if 'jobtape' in events.__name__ else 'kept')
@@ -204,16 +197,17 @@ logger.addHandler(kept)
 events.record(event(), name)
 print(len(kept.texts))
 """
-    assert [(0, "0", ""), (0, "0", "")] == both(tmp_path, script)
+    assert [(0, "0", ""), (0, "0", "")] == last_lines(script)
     (path,) = tmp_path.glob("shelf/*/*.jsonl")
     assert ["a"] == [record.name for record in read_tape(path).records[:-1]]
 
 
-def test_console_follows_stderr(tmp_path):
+def test_console_follows_stderr(last_lines):
     """Torch's handler keeps the stderr it found at its import."""
-    script = "import io\nsys.stderr = io.StringIO()\nevents.record(event(), 'console')\nprint(len(sys.stderr.getvalue()))"
+    script = "import io\nsys.stderr = io.StringIO()\nevents.record(event(), 'console')\n"
+    script += "print(len(sys.stderr.getvalue()))"
     text = '{"name": "a", "source": "WORKER", "timestamp": 0, "metadata": {}}'
-    assert [(0, "0", text), (0, str(len(text) + 1), "")] == both(tmp_path, script)
+    assert [(0, "0", text), (0, str(len(text) + 1), "")] == last_lines(script)
 
 
 def test_rendezvous_destination_can_be_replaced(fresh):
@@ -227,36 +221,33 @@ def test_rendezvous_destination_can_be_replaced(fresh):
     assert 1 == len(kept.texts)
 
 
-def test_no_trace_without_exception(tmp_path):
+def test_no_trace_without_exception(last_lines):
     """Outside an except block there is no trace to tell of."""
     script = """
 handlers._log_handlers["dynamic_rendezvous"] = kept
 events.construct_and_record_rdzv_event("r", "m", events.NodeState.FAILED)
 print(repr(json.loads(kept.texts[0])["error_trace"]))
 """
-    assert [(0, r"'NoneType: None\n'", ""), (0, "''", "")] == both(tmp_path, script)
+    assert [(0, r"'NoneType: None\n'", ""), (0, "''", "")] == last_lines(script)
 
 
-def test_caller_is_found_without_reading_files(tmp_path):
+def test_caller_is_found_without_reading_files(last_lines):
     """Torch reads the source of every caller up the stack; ours opens nothing."""
     script = """
+import argparse, linecache
 handlers._log_handlers["dynamic_rendezvous"] = kept
-(events.construct_and_record_rdzv_event("r", "m", events.NodeState.RUNNING))
+def call(): events.construct_and_record_rdzv_event("r", "m", events.NodeState.RUNNING)
+call()
 opened = []
-import linecache
 linecache.clearcache()
 sys.addaudithook(lambda name, arguments: opened.append(arguments[0]) if name == "open" else None)
-exec(compile(open(sys.argv[1]).read() if len(sys.argv) > 1 else "pass", "x", "exec"))
-def call(): events.construct_and_record_rdzv_event("r", "m", events.NodeState.RUNNING)
-import json.tool as module
-module.call = call
-exec(compile("call()", module.__file__, "exec"), {"call": call})
+exec(compile("call()", argparse.__file__, "exec"), {"call": call})
 print(len(opened) > 0)
 """
-    assert [(0, "True", ""), (0, "False", "")] == both(tmp_path, script)
+    assert [(0, "True", ""), (0, "False", "")] == last_lines(script)
 
 
-def test_host_name_is_looked_up_once(tmp_path):
+def test_host_name_is_looked_up_once(last_lines):
     """Finding the qualified name can mean waiting for a name server."""
     script = """
 import socket
@@ -266,11 +257,26 @@ socket.getfqdn = lambda name="": asked.append(name) or "node-a.lan"
 for _ in range(3): events.construct_and_record_rdzv_event("r", "m", events.NodeState.RUNNING)
 print(len(asked), {json.loads(text)["hostname"] for text in kept.texts})
 """
-    assert [(0, "3 {'node-a.lan'}", ""), (0, "1 {'node-a.lan'}", "")] == both(tmp_path, script)
+    assert [(0, "3 {'node-a.lan'}", ""), (0, "1 {'node-a.lan'}", "")] == last_lines(script)
 
 
-def test_handlers_are_made_when_asked_for(tmp_path):
+def test_both_modules_share_loggers(torch_server, tmp_path):
+    """Torch calls every handler of the logger, ours leaves torch's handler of the same destination out."""
+    script = """
+from jobtape import events as ours
+from torch.distributed.elastic import events as theirs
+for module in (ours, theirs):
+    module._get_or_create_logger("console")
+for module in (ours, theirs):
+    module.record(module.Event(module.__name__, module.EventSource.AGENT), "console")
+"""
+    done = torch_server.run(script, tmp_path, {})
+    names = [json.loads(line)["name"] for line in done.err.splitlines()]
+    assert (0, ["jobtape.events", *["torch.distributed.elastic.events"] * 2]) == (done.code, names)
+
+
+def test_handlers_are_made_when_asked_for(last_lines):
     """The import of our module makes no handler that is not needed."""
     script = "before = 'console' in handlers._log_handlers\nevents.get_logging_handler('console')\n"
     script += "print(before, 'console' in handlers._log_handlers)"
-    assert [(0, "True True", ""), (0, "False True", "")] == both(tmp_path, script)
+    assert [(0, "True True", ""), (0, "False True", "")] == last_lines(script)

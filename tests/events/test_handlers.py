@@ -71,7 +71,7 @@ def test_names_that_cannot_be_asked_for_are_refused(fresh, name):
 
 def test_only_handlers_and_callables_are_registered(fresh):
     """Anything else is refused at once; what a factory makes is looked at when it is made."""
-    with pytest.raises(TypeError, match="needs a logging.Handler"):
+    with pytest.raises(TypeError, match=r"needs a logging\.Handler"):
         fresh.register_handler("kept", "handler")
     fresh.register_handler("kept", list)
     with pytest.raises(TypeError, match="made a list"):
@@ -109,7 +109,10 @@ def test_torchs_own_way_to_add_a_handler_works(fresh):
 def test_a_file_url_names_a_directory(fresh, tmp_path):
     """`file:///dir` is a tape there, percent-encoded characters included; one directory has one handler."""
     handler = fresh.get_logging_handler(f"file://{tmp_path}/a%2Cb")
-    assert (tmp_path / "a,b", True) == (handler.directory, handler is fresh.get_logging_handler(f"file://{tmp_path}/a%2cb/"))
+    assert (tmp_path / "a,b", True) == (
+        handler.directory,
+        handler is fresh.get_logging_handler(f"file://{tmp_path}/a%2cb/"),
+    )
     assert handler is fresh.get_logging_handler(f"FILE://localhost{tmp_path}/a%2Cb")
 
 

@@ -38,6 +38,12 @@ def test_fifo_is_refused_without_waiting(tmp_path):
     assert refusal(tmp_path / "fifo").endswith("save what it gives to a file and import that")
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs Linux")
+def test_file_that_fails_when_read():
+    """A file that opens but cannot be read is refused like one that does not open."""
+    assert "cannot read /proc/self/mem" in refusal("/proc/self/mem")
+
+
 def test_compressed_file(tmp_path):
     """A compressed file is refused with the name of its compression."""
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(b"text"))

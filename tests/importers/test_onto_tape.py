@@ -2,13 +2,15 @@
 
 import json
 import stat
+import subprocess
+import sys
 
 import pytest
 
 from jobtape.errors import ImportFailed
 from jobtape.importers import import_files
 from jobtape.tape.shelf import find_run, read_run
-from tests.importers.lines import FAILED_LINE, block, event, glog, imported, on_shelf, rdzv, written
+from tests.importers.lines import FAILED_LINE, block, event, glog, imported, rdzv, written
 
 
 def runs_of(tapes):
@@ -163,13 +165,32 @@ def test_large_imports_spill_to_disk(tmp_path, monkeypatch):
 def test_unwritable_shelf_says_what_to_do(tmp_path):
     """A shelf that is a file, or a run's directory that is a link, is one line that names the way out."""
     source = written(tmp_path / "a.log", event())
-    with pytest.raises(ImportFailed, match="cannot make .*--dir or JOBTAPE_DIR"):
+    with pytest.raises(ImportFailed, match=r"cannot write to .*--dir or JOBTAPE_DIR"):
         import_files([source], source)
     (tmp_path / "shelf").mkdir()
     (tmp_path / "shelf" / "job-7").symlink_to(tmp_path)
-    with pytest.raises(ImportFailed, match="cannot write to .*a link, which is not followed"):
+    with pytest.raises(ImportFailed, match=r"cannot write to .*a link, which is not followed"):
         import_files([source], tmp_path / "shelf")
     assert [] == list(tmp_path.glob("*.jsonl"))
+
+
+def test_full_disk_while_reading_is_an_import_that_failed(tmp_path):
+    """Running out of space, here by the limit of a file's size, is told in one line and leaves nothing."""
+    source = written(tmp_path / "a.log", *(event(rank=rank, text="x" * 10_000) for rank in range(600)))
+    code = (
+        "import resource, signal, sys; from pathlib import Path; from jobtape.importers import import_files\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "import_files([sys.argv[1]], Path(sys.argv[2]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, source, tmp_path / "shelf"],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ImportFailed: cannot write to" in done.stderr.splitlines()[-1]
+    assert ["a.log"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_failed_import_leaves_nothing(tmp_path):
@@ -178,7 +199,7 @@ def test_failed_import_leaves_nothing(tmp_path):
         import_files([written(tmp_path / "a.log", "text")], tmp_path / "shelf")
     assert ["a.log"] == [path.name for path in tmp_path.iterdir()]
     imported(tmp_path, event())
-    assert [] == [path for path in (tmp_path / "shelf").rglob(".*")]
+    assert [] == list((tmp_path / "shelf").rglob(".*"))
 
 
 def test_records_are_strict_json(tmp_path):

@@ -101,7 +101,9 @@ def test_undecodable_bytes_do_not_stop_a_header() -> None:
     script = "from jobtape.tape.header import this_process; from jobtape.tape.records import encode;"
     script += "print(encode(this_process()).decode())"
     done = subprocess.run([sys.executable, "-c", script, b"\xfc"], env=environment, capture_output=True, check=True)
-    assert {"\\udcff", "\\udcfe", "\\udcfd", "\\udcfc"} == set(re.findall(r"\\udcf[c-f]", done.stdout.decode().replace("\\\\", "\\")))
+    assert {"\\udcff", "\\udcfe", "\\udcfd", "\\udcfc"} == set(
+        re.findall(r"\\udcf[c-f]", done.stdout.decode().replace("\\\\", "\\"))
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,9 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("text", ["job-1", "none", "1234567", "4211_7", "a.b_c-D", "x" * 100, "20260101T101010-node-7-99"])
+@pytest.mark.parametrize(
+    "text", ["job-1", "none", "1234567", "4211_7", "a.b_c-D", "x" * 100, "20260101T101010-node-7-99"]
+)
 def test_harmless_text_stays_as_it_is(text: str) -> None:
     """People find their runs with ls."""
     assert text == safe_name(text)

@@ -255,8 +255,9 @@ def test_what_is_no_file_is_refused_at_once(make: object, message: str, tmp_path
 
 def test_a_path_with_a_nul_is_refused() -> None:
     """The system raises a ValueError for it."""
-    with pytest.raises(TapeError, match="null byte"):
+    with pytest.raises(TapeError, match=r"cannot read 'a\\x00b': .*null") as caught:
         read_tape("a\0b")
+    assert str(caught.value).isprintable()
 
 
 def test_a_line_of_a_hundred_megabytes_is_passed_over(tmp_path: Path) -> None:
@@ -320,7 +321,7 @@ def changed(data: st.DataObject, content: bytes) -> bytes:
     return bytes(damaged)
 
 
-@given(st.data())
+@given(data=st.data())
 def test_any_damage_leaves_the_intact_lines(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Reading never raises, and every line that is still there as it was gives its record."""
     lines = good()
@@ -333,10 +334,10 @@ def test_any_damage_leaves_the_intact_lines(data: st.DataObject, tmp_path_factor
     assert tape.missing >= 0
     if content != b"".join(lines) and not tape.damage:
         # only something that no record lost anything by: blank lines, a whole line less, a digit that is another
-        assert all(not text.strip() or text.startswith((b"{", b"\xef")) for text in content.split(b"\n"))
+        assert all(not text.strip() or text.lstrip().startswith((b"{", b"\xef")) for text in content.split(b"\n"))
 
 
-@given(st.binary(max_size=3000))
+@given(content=st.binary(max_size=3000))
 def test_any_bytes_are_read(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever the file holds."""
     tape = read(tmp_path_factory.getbasetemp(), content)

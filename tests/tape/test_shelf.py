@@ -31,7 +31,9 @@ def record(shelf: Path, run_id: str, *, name: str | None = None, second: int = 0
     return directory
 
 
-@pytest.mark.parametrize(("given", "variable", "expected"), [("a", "b", "a"), (None, "b", "b"), (None, None, "jobtape")])
+@pytest.mark.parametrize(
+    ("given", "variable", "expected"), [("a", "b", "a"), (None, "b", "b"), (None, None, "jobtape")]
+)
 def test_where_the_shelf_is(
     given: str | None, variable: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,7 +213,9 @@ json_values = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False)
     | st.text(alphabet=st.characters(exclude_categories=[])),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.sampled_from(["$", "$int"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.sampled_from(["$", "$int"]), inner, max_size=4)
+    ),
     max_leaves=12,
 ).filter(lambda value: len(repr(value)) < 500)
 

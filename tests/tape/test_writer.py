@@ -130,7 +130,7 @@ def test_a_planted_link_is_not_followed(run_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     run_dir.parent.mkdir(parents=True)
     run_dir.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="Not a directory|Too many levels"):
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
         Writer(run_dir, this_process("job-1", "worker"))
     assert [] == list((tmp_path / "elsewhere").iterdir())
 
@@ -172,7 +172,15 @@ def test_an_invalid_event_is_kept_all_the_same(
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("message", "\udc80"), ("pid", None), ("pid", "7"), ("rank", 2**80), ("rank", 1.5), ("name", 3), ("error_trace", b"x")],
+    [
+        ("message", "\udc80"),
+        ("pid", None),
+        ("pid", "7"),
+        ("rank", 2**80),
+        ("rank", 1.5),
+        ("name", 3),
+        ("error_trace", b"x"),
+    ],
 )
 def test_an_invalid_rendezvous_event_is_kept_all_the_same(field: str, value: Any, writer: Writer) -> None:
     """As events are."""
@@ -180,6 +188,14 @@ def test_an_invalid_rendezvous_event_is_kept_all_the_same(field: str, value: Any
     tape = read_tape(writer.path)
     assert [RdzvRecord] == [type(record) for record in tape.records]
     assert [] == tape.damage
+
+
+def test_fields_that_torch_does_not_know_are_kept(writer: Writer) -> None:
+    """A rendezvous event of a later torch."""
+    writer.rdzv(name="f", node_state="INIT", store="etcd", load=float("inf"))
+    (record,) = read_tape(writer.path).records
+    assert isinstance(record, RdzvRecord)
+    assert {"store": "etcd", "load": float("inf")} == record.extra
 
 
 metadata_values = st.recursive(

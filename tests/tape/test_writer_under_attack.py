@@ -60,7 +60,8 @@ def test_what_was_returned_from_survives_sigkill(
         seen = [f"{record.metadata['thread']} {record.metadata['index']}" for record in events(tape)]
         assert len(seen) == len(set(seen))
         assert set() == set(told) - set(seen)
-        assert [] == tape.damage
+        # a call that was killed inside its write may have left a part of its line, at the end
+        assert {"cut off at the end of the file"} >= {damage.reason for damage in tape.damage}
         assert not tape.closed
         # a number may have been taken by a call that was killed before its write, one in each thread
         assert tape.missing < threads

@@ -43,7 +43,7 @@ def test_brief_says_how_much_is_not_shown():
 
 def test_brief_leaves_a_short_text():
     """A text within the limit is whole."""
-    assert "abc def" == brief("abc\ndef", 20)
+    assert "abc\\ndef" == brief(" abc\ndef\n", 20)
 
 
 @given(st.text(), st.integers(1, 50))

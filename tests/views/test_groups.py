@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobtape.views.groups import count, node_names, rank_phrase, ranges
+from jobtape.views.groups import count, node_names, ranges, rank_phrase
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,9 @@ def test_two_ranks():
         (["b", "a", "b"], "a, b"),
         ([f"gpu{n:02}" for n in range(1, 17)], "gpu[01-16]"),
         (["n1", "n2", "n3", "n01"], "n01, n[1-3]"),
-        (["n9", "n10"], "n[9,10]"),
-        (["ip-10-0-0-12.ec2.internal", "ip-10-0-0-13.ec2.internal"], "ip-10-0-0-[12,13].ec2.internal"),
+        (["n9", "n10"], "n10, n9"),
+        (["n9", "n10", "n11"], "n[9-11]"),
+        ([f"ip-10-0-0-{n}.ec2.internal" for n in (12, 13, 15)], "ip-10-0-0-[12,13,15].ec2.internal"),
         (["10.0.0.1", "10.0.0.2", "10.0.0.3"], "10.0.0.[1-3]"),
         (["3f9c2ab71d04"], "3f9c2ab71d04"),
     ],

@@ -14,8 +14,8 @@ from tests.views.runs_to_show import a_run
 def test_runs_in_a_pipe(text):
     """One line a run, with headings."""
     expected = (
-        "RUN   STATE   STARTED                  DURATION  NODES  WORLD  RESTARTS  PRODUCTIVE\n"
-        "demo  failed  2026-02-28 19:05:14 UTC     2.8 s      1      4         0           -\n"
+        "RUN   STATE   STARTED (UTC)        DURATION  NODES  WORLD  RESTARTS  PRODUCTIVE\n"
+        "demo  failed  2026-02-28 19:05:14     2.8 s      1      4         0           -\n"
     )
     assert expected == text(table([RunRow("demo", "demo", a_run())]))
 
@@ -28,7 +28,10 @@ def test_hostile_run_ids_are_shown_with_the_name_to_ask_for(text):
 
 def test_trouble_with_a_run_is_said_below(text):
     """An unreadable run and one with losses are named."""
-    rows = [RunRow("bad", "bad", None, "cannot read bad/x.jsonl"), RunRow("demo", "demo", a_run(loss=Loss(damaged_lines=2)))]
+    rows = [
+        RunRow("bad", "bad", None, "cannot read bad/x.jsonl"),
+        RunRow("demo", "demo", a_run(loss=Loss(damaged_lines=2))),
+    ]
     assert ["warning: bad: cannot read bad/x.jsonl", "warning: demo: incomplete record; jobtape why says more"] == text(
         table(rows)
     ).splitlines()[3:]
@@ -61,13 +64,20 @@ def test_import_says_what_to_do_next(text):
 def test_findings_begin_with_the_answer(text):
     """Problems are counted and named first, and each says what to do."""
     found = [Finding("torch", "ok", "torch 2.13.0"), Finding("space", "problem", "3 MiB free", "make room")]
-    assert ["1 problem: space.", "", "ok      torch: torch 2.13.0", "problem space: 3 MiB free", "        -> make room"] == text(
-        findings(found)
-    ).splitlines()
+    assert [
+        "1 problem: space.",
+        "",
+        "ok      torch: torch 2.13.0",
+        "problem space: 3 MiB free",
+        "        -> make room",
+    ] == text(findings(found)).splitlines()
 
 
 def test_no_problem(text):
     """Without a problem the answer is yes."""
     found = [Finding("torch", "ok", "torch 2.13.0")]
     assert "Recording works here." == text(findings(found)).splitlines()[0]
-    assert {"ok": True, "findings": [{"check": "torch", "state": "ok", "text": "torch 2.13.0", "do": ""}]} == findings_json(found)
+    assert {
+        "ok": True,
+        "findings": [{"check": "torch", "state": "ok", "text": "torch 2.13.0", "do": ""}],
+    } == findings_json(found)

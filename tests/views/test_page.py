@@ -15,6 +15,7 @@ class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 
     def isatty(self):
+        """It is one."""
         return True
 
 
@@ -110,6 +111,15 @@ def test_table_too_wide_becomes_blocks():
     page = a_page(["a-long-name" * 3, "failed", "1"])
     lines = printed(page, io.StringIO(), COLUMNS="40").splitlines()
     assert ["red and plain", "a-long-name" * 3, "  state failed; n 1"] == lines
+
+
+def test_a_column_that_may_be_wrapped():
+    """A long last column is wrapped within the table before the table is given up."""
+    page = Page()
+    page.grid(Grid(["RANK", "SAID"], [["1", "word " * 12], ["2", "-"]], wraps=1))
+    assert ["RANK  SAID", "1     " + ("word " * 7).strip(), "      " + ("word " * 5).strip(), "2     -"] == printed(
+        page, io.StringIO(), COLUMNS="42"
+    ).splitlines()
 
 
 @pytest.mark.parametrize("width", [20, 24, 40, 80, 133])

@@ -11,7 +11,9 @@ from jobtape.views.page import Page
 from jobtape.views.records import line, record_json
 
 WHEN = 1772305514_250_000_000
-HEADER = Header(time_ns=WHEN, run_id="demo", host="node-a", pid=7, role="worker", ranks={"RANK": "3"}, command=["train.py"])
+HEADER = Header(
+    time_ns=WHEN, run_id="demo", host="node-a", pid=7, role="worker", ranks={"RANK": "3"}, command=["train.py"]
+)
 
 RECORDS = {
     "header": (HEADER, "header role=worker pid=7 command=train.py RANK=3"),

@@ -56,7 +56,10 @@ def test_the_last_attempts_ended_alike():
         ({"kind": "agent_error", "rank": None}, "the agent on node-a failed itself"),
         ({"kind": "rendezvous_timeout", "rank": None, "host": None}, "the rendezvous timed out before enough nodes"),
         ({"kind": "rendezvous_closed", "rank": None, "host": None}, "the rendezvous was closed"),
-        ({"kind": "exit_code", "rank": None, "local_rank": None}, "a rank on node-a (which one is not recorded) exited"),
+        (
+            {"kind": "exit_code", "rank": None, "local_rank": None},
+            "a rank on node-a (which one is not recorded) exited",
+        ),
         ({"kind": "unknown", "rank": None, "message": None}, "the record does not say which rank was first or why"),
         ({"kind": "a kind of later"}, "rank 1 on node-a failed, and the record does not say why"),
     ],
@@ -97,7 +100,10 @@ def test_long_hostile_message():
         ("succeeded", "The run succeeded after 2.8 s."),
         ("running", "The run is still running, attempt 0 since 2026-02-28 19:05:14 UTC."),
         ("stopped", "The run was stopped after 2.8 s, and the record does not say why."),
-        ("lost", "The run was lost after 2.8 s: its record breaks off without an end, and no process of it is left here."),
+        (
+            "lost",
+            "The run was lost after 2.8 s: its record breaks off without an end, and no process of it is left here.",
+        ),
         ("unknown", "The record does not say how the run ended; it covers 2.8 s."),
     ],
 )
@@ -114,13 +120,24 @@ def test_run_without_attempts(state):
     assert said.endswith(".")
 
 
+def test_attempts_that_never_formed():
+    """What ended the last attempt with workers is the answer; what could not start again follows from it."""
+    closed = a_cause(kind="rendezvous_closed", rank=None, host=None, message=None, location=None)
+    futile = an_attempt(1, outcome="incomplete", ranks=(), cause=closed)
+    said = sentence(a_run(an_attempt(), futile))
+    assert said.startswith("Attempt 0 ended after 2.8 s: rank 1 on node-a raised")
+    assert said.endswith("; attempt 1 never got its workers started: the rendezvous was closed.")
+
+
 def test_success_after_failures():
     """A success tells what ended the attempts before it."""
     membership = an_attempt(1, outcome="membership", cause=None)
-    run = a_run(an_attempt(), membership, an_attempt(2, outcome="succeeded", cause=None), state="succeeded", ended=START + 60)
+    run = a_run(
+        an_attempt(), membership, an_attempt(2, outcome="succeeded", cause=None), state="succeeded", ended=START + 60
+    )
     expected = (
-        "The run succeeded after 1 min 00 s, in attempt 2; attempt 0 ended because rank 1 on node-a raised RuntimeError:"
-        " shapes differ: 3 and 4 at train.py:12; attempt 1 ended because nodes joined or left."
+        "The run succeeded after 1 min 00 s, in attempt 2; attempt 0 ended because rank 1 on node-a raised"
+        " RuntimeError: shapes differ: 3 and 4 at train.py:12; attempt 1 ended because nodes joined or left."
     )
     assert expected == sentence(run)
 

@@ -43,7 +43,13 @@ def test_any_text_has_a_place(text):
 
 def test_ranks_at_the_same_place_are_together():
     """The largest group comes first, the rank shown elsewhere is left out."""
-    ranks = [a_rank(0, stack=OTHER_THREAD), a_rank(1, stack=STACK), a_rank(2, stack=STACK), a_rank(3, stack=STACK), a_rank(4)]
+    ranks = [
+        a_rank(0, stack=OTHER_THREAD),
+        a_rank(1, stack=STACK),
+        a_rank(2, stack=STACK),
+        a_rank(3, stack=STACK),
+        a_rank(4),
+    ]
     assert [("/home/me/train.py:14 in step, in all_reduce", [2, 3]), ("/home/me/loader.py:3 in load", [0])] == [
         (group.place, group.ranks) for group in standing(ranks, apart_from=1)
     ]

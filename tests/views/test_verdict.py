@@ -24,7 +24,9 @@ def test_the_answer_is_the_first_line(text):
 
 def test_doubts_stand_before_the_details(text):
     """What the record lacks is said right after the answer, before anyone believes the rest."""
-    run = a_run(warnings=(Warning_(kind="clock_skew", text="node-b is 3 s ahead"),), loss=Loss(events_missing=3, files=2))
+    run = a_run(
+        warnings=(Warning_(kind="clock_skew", text="node-b is 3 s ahead"),), loss=Loss(events_missing=3, files=2)
+    )
     lines = text(verdict(run)).splitlines()
     assert [
         "warning: incomplete record: 3 records missing, in 2 files",
@@ -40,8 +42,8 @@ def test_everything_a_reader_looks_for(text):
         "certain: there is a record of that very fact",
         "| RuntimeError: shapes differ: 3 and 4",
         "rank 0 said: Connection closed by peer [127.0.0.1]:2212",
-        "stood  ranks 2 and 3 at /home/me/train.py:14 in step, in all_reduce",
-        "proof  node-a-121-20260228T190514000.jsonl:4 #3 jobtape.worker.error",
+        "stood     ranks 2 and 3 at /home/me/train.py:14 in step, in all_reduce",
+        "evidence  node-a-121-20260228T190514000.jsonl:4 #3 jobtape.worker.error",
         "Cost: 2.8 s in 1 attempt that did not succeed, 2.8 s in all",
     ):
         assert piece in said
@@ -56,7 +58,7 @@ def test_at_most_a_screen(text, number):
 def test_identical_attempts_are_told_once(text):
     """Thirty-seven equal failures have one heading."""
     said = text(verdict(a_run(*many_attempts(37))))
-    assert "Attempts 0-36 failed 37 times in the same way; attempt 36 took 2.8 s" in said
+    assert "Attempts 0-36 failed 37 times in the same way; shown is attempt 36, after 2.8 s" in said
     assert "Cost: 36 restarts after failures, 1 min 44 s in 37 attempts that did not succeed" in said
 
 

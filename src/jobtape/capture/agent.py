@@ -130,6 +130,7 @@ class Launch:
         self.run_name = run_name(run_id, single_node=single_node)
         self.agent: Any = None
         self.attempts: list[Attempt] = []
+        self._starts = 0
         self.tape = Tape(destination)
         self._ended = False
         self._signal_said = False
@@ -211,7 +212,7 @@ class Launch:
         agent = self.agent
         spec = worker_group.spec
         attempt = Attempt(
-            number=len(self.attempts),
+            number=self._starts,
             restart_count=spec.max_restarts - agent._remaining_restarts,
             worker_group=worker_group,
             pids={local_rank: int(pid) for local_rank, pid in ids.items()},
@@ -219,6 +220,7 @@ class Launch:
             tape=self.tape,
             ended=self._attempt_ended,
         )
+        self._starts += 1
         self.attempts.append(attempt)
         del self.attempts[:-2]  # a night of restarts must not fill the agent's memory
         attempt.watch()
@@ -288,17 +290,26 @@ class _Environment:
 
 def _patch_processes() -> None:
     """Hear of every signal torch sends to a worker and of every failure it sees; once a process."""
+    from torch.distributed.elastic.multiprocessing.api import MultiprocessContext
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
     from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
     if getattr(SubprocessHandler.close, "jobtape", False):
         return
     close, post_init = SubprocessHandler.close, ProcessFailure.__post_init__
+    close_functions = MultiprocessContext._close
 
     def heard_close(self: Any, death_sig: Any = None) -> Any:
         if _current is not None:
             _current._guard(_current.stopping, self.proc.pid, getattr(death_sig, "name", None) or "SIGTERM")
         return close(self, death_sig)
+
+    def heard_close_functions(self: Any, death_sig: Any, *args: Any, **kwargs: Any) -> Any:
+        if _current is not None:
+            for process in getattr(self._pc, "processes", None) or []:
+                if process.is_alive():
+                    _current._guard(_current.stopping, process.pid, death_sig.name)
+        return close_functions(self, death_sig, *args, **kwargs)
 
     def heard_post_init(self: Any) -> None:
         post_init(self)
@@ -307,6 +318,7 @@ def _patch_processes() -> None:
 
     heard_close.jobtape = True  # type: ignore[attr-defined]
     SubprocessHandler.close = heard_close
+    MultiprocessContext._close = heard_close_functions
     ProcessFailure.__post_init__ = heard_post_init
 
 

@@ -12,6 +12,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     Args:
         argv: the words after ``jobtape``; those of this process when None.
     """
-    from jobtape.cli.application import run_application
+    try:
+        from jobtape.cli.application import run_application
 
-    raise SystemExit(run_application(argv))
+        code = run_application(argv)
+    except KeyboardInterrupt:
+        code = 130
+    raise SystemExit(code)

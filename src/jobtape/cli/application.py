@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -81,6 +82,10 @@ def run_application(argv: Sequence[str] | None) -> int:
         Exception: an unexpected one, with JOBTAPE_DEBUG set.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # closed by the shell: the exit code is the answer
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for the life of the process
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = jobtape.main(args=words, prog_name="jobtape", standalone_mode=False)
         sys.stdout.flush()
@@ -93,14 +98,22 @@ def run_application(argv: Sequence[str] | None) -> int:
     except JobtapeError as error:
         return complain(str(error))
     except BrokenPipeError:
-        # The reader of the pipe has had enough; without this the interpreter would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return PIPE_CLOSED
     except Exception as error:
         if os.environ.get("JOBTAPE_DEBUG"):
             raise
+        if isinstance(error, OSError) and error.filename is None:
+            drop_output()
+            return complain(f"cannot write the answer: {error.strerror}; make room, or send it elsewhere")
         return complain(f"unexpected {type(error).__name__}: {error}; JOBTAPE_DEBUG=1 shows where")
     return code if isinstance(code, int) else 0
+
+
+def drop_output() -> None:
+    """Send what stdout still holds nowhere: the interpreter would try again, and complain, when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def usage_line(error: click.UsageError) -> str:

@@ -58,17 +58,17 @@ def command(
 
     The exit code is 1 when there is no such record.
     """
-    from jobtape.cli.sift import Wanted, in_order, sift
+    from jobtape.cli.sift import Wanted, first_time, in_order, sift
     from jobtape.cli.tapes import find
     from jobtape.tape.shelf import read_run
 
     pattern = regex(grep)
-    places = tuple(place for text in references if (place := placed_at(text)))
+    places = tuple(placed_at(text) for text in references)
     found = find(directory, run)
     files = read_run(found)
-    records = in_order(files)
-    first_ns = next((each.time_ns for each in records if each.time_ns is not None), None)
-    since_ns, until_ns = time_option("--since", since, first_ns), time_option("--until", until, first_ns)
+    first_ns = first_time(files)
+    since_ns, _ = time_option("--since", since, first_ns)
+    _, until_ns = time_option("--until", until, first_ns)
     if attempt is not None:
         start, end = span_of(found, files, attempt)
         since_ns = start if since_ns is None else max(since_ns, start)
@@ -77,7 +77,7 @@ def command(
         frozenset(ranks), hosts, names, frozenset(kinds), frozenset(source.upper() for source in sources),
         since_ns, until_ns, pattern, places,
     )  # fmt: skip
-    return print_records(islice(sift(records, wanted), limit), as_json)
+    return print_records(islice(sift(in_order(files), wanted), limit), as_json)
 
 
 def print_records(records: islice[Placed], as_json: bool) -> int:
@@ -114,19 +114,19 @@ def placed_at(text: str) -> tuple[str, int, int]:
     from jobtape.cli.sift import reference
 
     place = reference(text)
-    if place is None or not place[0]:
+    if not place[0]:
         raise click.BadParameter("expected FILE, FILE:LINE or FILE:LINE-LINE", param_hint="--file")
     return place
 
 
-def time_option(option: str, text: str | None, first_ns: int | None) -> int | None:
-    """The time an option gives."""
-    from jobtape.cli.times import point
+def time_option(option: str, text: str | None, first_ns: int | None) -> tuple[int | None, int | None]:
+    """The first and the last moment that an option's time may mean."""
+    from jobtape.cli.times import moments
 
     if text is None:
-        return None
+        return None, None
     try:
-        return point(text, first_ns)
+        return moments(text, first_ns)
     except (ValueError, OverflowError, OSError) as error:
         raise click.BadParameter(f"{text!r}: {error}", param_hint=option) from None
 

@@ -15,8 +15,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 def dir_option(function: F) -> F:
     """``--dir DIR``: the directory of tapes."""
     return click.option(
-        "--dir", "directory", metavar="DIR", help="Directory of tapes. [default: $JOBTAPE_DIR, else ./jobtape]"
+        "--dir",
+        "directory",
+        metavar="DIR",
+        callback=not_empty,
+        help="Directory of tapes. [default: $JOBTAPE_DIR, else ./jobtape]",
     )(function)
+
+
+def not_empty(_context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """Refuse an empty directory, which is a variable that was not set more often than it is meant."""
+    if value == "":
+        raise click.BadParameter("the directory's name is empty; leave --dir out for the default")
+    return value
 
 
 def json_option(function: F) -> F:

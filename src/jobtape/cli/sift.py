@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
+import heapq
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, Other, RdzvRecord, Record
@@ -21,7 +23,7 @@ KINDS = {
     CloseRecord: "close",
     Other: "other",
 }
-REFERENCE = re.compile(r"\A(?P<file>.+?)(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?(?:[\s#(,].*)?\Z", re.DOTALL)
+REFERENCE = re.compile(r"(?P<file>.+?):(?P<first>[0-9]{1,15})(?:-(?P<last>[0-9]{1,15}))?(?=\s|\Z)", re.DOTALL)
 RANK_KEYS = ("rank", "global_rank")
 HOST_KEYS = ("host", "hostname")
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -57,21 +59,33 @@ class Wanted:
     references: tuple[tuple[str, int, int], ...] = field(default=())
 
 
-def in_order(files: Sequence[TapeFile]) -> list[Placed]:
+def in_order(files: Sequence[TapeFile]) -> Iterator[Placed]:
     """All records by time; one without a time stays behind the record that stands before it in its file."""
-    placed: list[tuple[int, Placed]] = []
-    for file in files:
-        name = file.path.name
-        records = list(zip(file.records, file.lines, strict=True))
-        if file.header is not None:
-            records.insert(0, (file.header, 1))
-        clock = next((record.time_ns for record, _ in records if record.time_ns is not None), 0)
-        for record, line in records:
-            if record.time_ns is not None:
-                clock = record.time_ns
-            placed.append((clock, Placed(record.time_ns, file.header, name, line, record)))
-    placed.sort(key=lambda pair: pair[0])
-    return [each for _, each in placed]
+    return (placed for _, placed in heapq.merge(*map(by_time, files), key=itemgetter(0)))
+
+
+def by_time(file: TapeFile) -> Iterable[tuple[int, Placed]]:
+    """The records of one file by time, each with the time it is sorted by."""
+    name = file.path.name
+    records = list(zip(file.records, file.lines, strict=True))
+    if file.header is not None:
+        records.insert(0, (file.header, 1))
+    clock = next((record.time_ns for record, _ in records if record.time_ns is not None), 0)
+    clocks = []
+    for record, _ in records:
+        clock = clock if record.time_ns is None else record.time_ns
+        clocks.append(clock)
+    # A clock may have been set back: sorting keeps the order of equals, and of a file in order.
+    for number in sorted(range(len(records)), key=clocks.__getitem__):
+        record, line = records[number]
+        yield clocks[number], Placed(record.time_ns, file.header, name, line, record)
+
+
+def first_time(files: Sequence[TapeFile]) -> int | None:
+    """The earliest time on the tape; None when it has none."""
+    return min(
+        (record.time_ns for file in files for record in file.records if record.time_ns is not None), default=None
+    )
 
 
 def sift(placed: Iterable[Placed], wanted: Wanted) -> Iterator[Placed]:
@@ -160,20 +174,18 @@ def hosts_of(placed: Placed) -> set[str]:
     return {host for host in found if host}
 
 
-def reference(text: str) -> tuple[str, int, int] | None:
+def reference(text: str) -> tuple[str, int, int]:
     """``FILE``, ``FILE:LINE`` or ``FILE:LINE-LINE``, with whatever follows as in the evidence of a verdict.
 
     Returns:
-        The file's name and the first and last line; None when the text is no reference.
+        The file's name and the first and last line.
 
     >>> reference("a-7-20260101T000000.jsonl:12"), reference("a.jsonl:3-5 the exit"), reference("a.jsonl")
     (('a-7-20260101T000000.jsonl', 12, 12), ('a.jsonl', 3, 5), ('a.jsonl', 0, 9007199254740992))
     """
     match = REFERENCE.match(text.strip())
+    name = (text.strip() if match is None else match["file"]).rpartition("/")[2]
     if match is None:
-        return None
-    name = match["file"].rstrip("/").rpartition("/")[2]
-    if match["first"] is None:
         return name, 0, 1 << 53
     first = int(match["first"])
     return name, first, int(match["last"] or first)

@@ -10,7 +10,7 @@ from typing import Any
 from jobtape.events.notices import warn_once
 
 
-class ConsoleHandler(logging.StreamHandler[Any]):
+class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]  # no generic at run time before 3.11
     """Writes to what ``sys.stderr`` is at the time, unless it is given a stream with ``setStream``.
 
     ``LOGLEVEL`` above INFO silences it; it is read for each event, as it may be set after the import.

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jobtape.events.delivery import Tally
-from jobtape.events.handlers import at_end
-from jobtape.events.notices import Pause, warn_once
+from jobtape.events.notices import Pause, description, warn_once
 from jobtape.tape.header import current_run_id, this_process
 from jobtape.tape.names import safe_name
 from jobtape.tape.writer import Writer
@@ -154,7 +153,10 @@ class TapeHandler(logging.Handler):
             self.tally.recorded += 1
             return True
         except Exception as error:  # noqa: BLE001 - recording never harms the job
-            return self._fail(error)
+            try:
+                return self._fail(error)
+            except Exception:  # noqa: BLE001 - at the recursion limit or without memory not even counting works
+                return False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Put a log record on the tape: its message is an event, or one's JSON text as torch's loggers have it."""
@@ -193,6 +195,10 @@ class TapeHandler(logging.Handler):
                     writer.close(reason)
         except Exception as error:  # noqa: BLE001 - a tape without its last record is read all the same
             self._say(error)
+
+    def at_exit(self) -> None:
+        """Called when the interpreter ends, after what the script has registered for that."""
+        self.close_tape("exit")
 
     def _ready_writer(self) -> Writer | None:
         """The writer, once it is there, its file is, and what was lost is on it; None while that has to wait."""
@@ -250,7 +256,7 @@ class TapeHandler(logging.Handler):
             self._pause.fail()
             if error.errno in _LOST_FILE:
                 self.writer = None
-        self._detail = f"{type(error).__name__}: {error}"[:1000]
+        self._detail = description(error)[:1000]
         self._miss("write_failed" if isinstance(error, OSError) else "encode_failed", count)
         return False
 
@@ -283,7 +289,7 @@ class TapeHandler(logging.Handler):
             advice = " (JOBTAPE_DIR names another place)" if self.destination == "tape" else ""
             warn_once(f"{what}; events are lost until that works{advice}", key=f"tape {self.directory}")
         else:
-            warn_once(f"an event cannot be put on the tape: {type(error).__name__}: {error}", key="tape event")
+            warn_once("an event cannot be put on the tape", key="tape event", error=error)
 
 
 def tape_in(directory: str | None) -> TapeHandler:
@@ -357,11 +363,6 @@ def _end_with_process(handler: TapeHandler) -> None:
         util.Finalize(None, partial(handler.close_tape, "exit"), exitpriority=-1000)
 
 
-def _close_all() -> None:
-    for handler in list(_handlers.values()):
-        handler.close_tape("exit")
-
-
 def _begin_in_child() -> None:
     for handler in list(_handlers.values()):
         run_id, run_name, _ = handler._identity
@@ -370,5 +371,4 @@ def _begin_in_child() -> None:
         handler._begin()
 
 
-at_end(_close_all)
 os.register_at_fork(after_in_child=_begin_in_child)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
-from jobtape.diagnose.facts import Agent, FileFacts, Point, Process, Stint, Worker, as_count
+from jobtape.diagnose.facts import Agent, FileFacts, Place, Point, Process, Stint, Worker, as_count
 from jobtape.diagnose.log_records import log_line
 from jobtape.diagnose.stints import FROM_ITSELF, FROM_OUTPUT, Cast, worker_said
 
@@ -47,27 +48,48 @@ def _take_orphans(file: FileFacts, agents: list[Agent]) -> None:
     for agent in agents:
         for pid, (stint, _) in agent.by_pid.items():
             by_pid[pid] = (agent, stint)
+    if not by_pid:
+        # Nothing but log lines: an agent of whose workers only the ends are known.
+        cast = Cast(file.name, file.clock.name)
+        for place, time, name, metadata in file.orphans:
+            point = Point(time, place)
+            agent = cast.by_host(None, point)
+            if name == _FIRST_OF_A_STOP and agent.current is not None and agent.current.failed is not None:
+                agent.current.over = True
+            if agent.current is None or agent.current.over:
+                agent.stints.append(Stint(number=len(agent.stints), opened=point))
+            log_line(cast, name, metadata, point)
+        agents += cast.agents
+        return
     found: tuple[Agent, Stint] | None = None
-    for place, time, name, metadata in file.orphans:
-        found = by_pid.get(as_count(metadata.get("pid")) or -1, found)
-        if found is None and not agents:
-            agent = Agent(file=file.name, host=file.clock.name, clock=file.clock, first=Point(time, place))
-            found = agent, Stint(number=0, opened=Point(time, place))
-            agent.stints.append(found[1])
-            agents.append(agent)
-        if found is None:
+    printed: list[tuple[Place, float | None, str, dict[str, Any]]] = []
+    for orphan in file.orphans:
+        worker_pid = as_count(orphan[3].get("pid"))
+        if worker_pid is None and orphan[2] == _OUTPUT:
+            # Workers speak before their agent does: whose words these are is told by the next line with a process id.
+            printed.append(orphan)
             continue
-        owner, stint = found
-        point = Point(time if owner.clock == file.clock or owner.clock.kind == "wall" else None, place)
-        # The agent as it was then: what is said without a process id is about that stint and not about its last one.
-        then = msgspec.structs.replace(owner, stints=owner.stints[: stint.number + 1], file=file.name)
-        cast = Cast(file.name, owner.host)
-        cast.agents, cast.current = [then], then
-        log_line(cast, name, metadata, point)
-        if len(then.stints) > stint.number + 1 and stint is owner.stints[-1]:
-            owner.stints.append(then.stints[-1])
-        if owner.signal is None:
-            owner.signal, owner.signal_at = then.signal, then.signal_at
+        found = by_pid.get(-1 if worker_pid is None else worker_pid, found)
+        if found is not None:
+            for line in (*printed, orphan):
+                _take(line, *found, file)
+        printed = []
+
+
+_FIRST_OF_A_STOP = "torchelastic.log.signal_sent"
+_OUTPUT = "torchelastic.log.worker_output"
+
+
+def _take(line: tuple[Place, float | None, str, dict[str, Any]], owner: Agent, stint: Stint, file: FileFacts) -> None:
+    place, time, name, metadata = line
+    point = Point(time if owner.clock.kind == "wall" else None, place)
+    # The agent as it was then: what is said without a process id is about that stint and not about its last one.
+    then = msgspec.structs.replace(owner, stints=owner.stints[: stint.number + 1])
+    cast = Cast(file.name, owner.host)
+    cast.agents, cast.current = [then], then
+    log_line(cast, name, metadata, point)
+    if owner.signal is None:
+        owner.signal, owner.signal_at = then.signal, then.signal_at
 
 
 def attach_tapes(processes: Iterable[Process], agents: Iterable[Agent]) -> list[Process]:
@@ -99,7 +121,9 @@ def attach_tapes(processes: Iterable[Process], agents: Iterable[Agent]) -> list[
         # A shell script between torchrun and python has the process id that the agent knows.
         fitting = [
             candidate
-            for candidate in by_rank.get((process.boot_id or process.host, process.rank if process.rank is not None else -1), ())
+            for candidate in by_rank.get(
+                (process.boot_id or process.host, process.rank if process.rank is not None else -1), ()
+            )
             if not candidate[2].has_tape and process.restart_count == candidate[1].restart_count
         ]
         if fitting:
@@ -120,6 +144,7 @@ def _attach(process: Process, agent: Agent, _stint: Stint, worker: Worker) -> No
     same_clock = process.clock == agent.clock
     worker.has_tape = True
     worker.tape_closed = process.closed
+    worker.last = process.last if same_clock else None
     worker.alive = process.alive
     worker.stack = process.stack
     if worker.local_rank is None:

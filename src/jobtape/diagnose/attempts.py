@@ -143,7 +143,7 @@ def _formed(agent: Agent) -> Iterable[tuple[int, Stint]]:
 
 
 def _launch_of(agent: Agent, launches: list[Launch], clocks: Clocks) -> Launch:
-    for launch in reversed(launches):
+    for launch in launches:
         if _fits(agent, launch, clocks):
             return launch
     launches.append(Launch(len(launches)))
@@ -186,24 +186,23 @@ def _place(agent: Agent, launch: Launch) -> None:
 
 
 def _incomplete(launch: Launch) -> list[Member]:
-    """Add the rounds that never formed as attempts of their own; returns the stints of spares, who waited for one that did."""
-    last = max(launch.groups, default=-1)
+    """Add the rounds that never formed as attempts of their own; returns the stints of those who came too late or too many."""
+    formed = bool(launch.groups)
+    last_of = {id(m.agent): order for order, group in sorted(launch.groups.items()) for m in group.members}
     spares = []
-    for member in launch.waiting:
+    # Those who had been in a round before tell which one never formed; newcomers may have waited for it too.
+    for member in sorted(launch.waiting, key=lambda m: id(m.agent) not in last_of):
         if _is_idle(member):
             continue
         order = member.stint.wanted_round
         if order is None:
-            mine = [o for o, g in launch.groups.items() if any(m.agent is member.agent for m in g.members)]
-            order = max(mine, default=-1) + 1
+            order = last_of.get(id(member.agent), max(launch.groups, default=-1) if formed else -1) + 1
         group = launch.groups.get(order)
-        if group is None and order < last:
-            spares.append(member)
-        elif group is not None and group.complete:
+        if group is None and (id(member.agent) in last_of or not formed) and order >= max(launch.groups, default=0):
+            group = launch.groups[order] = Group(order, launch.number, complete=False)
+        if group is None or group.complete:
             spares.append(member)
         else:
-            if group is None:
-                group = launch.groups[order] = Group(order, launch.number, complete=False)
             group.add(member.agent, member.stint)
     return spares
 
@@ -229,7 +228,12 @@ def _with_unseen(groups: list[Group]) -> list[Group]:
             for number in range(missing):
                 # The restart into this group is one of those counted, when the gap follows a recorded attempt.
                 whole.append(
-                    Group(before + number, group.launch, unseen=True, unseen_failed=number < failed - bool(whole and before))
+                    Group(
+                        before + number,
+                        group.launch,
+                        unseen=True,
+                        unseen_failed=number < failed - bool(whole and before),
+                    )
                 )
         before = group.order + 1
         counted = count

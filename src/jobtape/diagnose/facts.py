@@ -75,6 +75,8 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
     """``sys.exit`` or ``os._exit`` when it ended itself."""
     has_tape: bool = False
     tape_closed: bool = False
+    last: Point | None = None
+    """The last record of its own tape."""
     alive: bool = False
     stack: str = ""
     note: str = ""

@@ -44,7 +44,11 @@ def said(value: object) -> str | None:
 
 
 def failure_text(
-    error_type: object = None, message: object = None, traceback: object = None, location: object = None, time_s: object = None
+    error_type: object = None,
+    message: object = None,
+    traceback: object = None,
+    location: object = None,
+    time_s: object = None,
 ) -> FailureText | None:
     """What a failure says of itself, from parts that may each be missing or wrong."""
     kind, text, trace = said(error_type), said(message), said(traceback)
@@ -88,7 +92,11 @@ def from_error_file(data: object) -> FailureText | None:
     text = said(message)
     if text is not None and said(extra.get("py_callstack")) is None and _is_traceback(text):
         return from_text(text, stamp)
-    return failure_text(None, text, extra.get("py_callstack"), None, stamp)
+    kind = None
+    if extra and text is not None and (match := _TYPED.fullmatch(text)) is not None and match["message"] is not None:
+        # torch writes the exception's class name in front, whatever the class is called.
+        kind, text = match["type"], match["message"]
+    return failure_text(kind, text, extra.get("py_callstack"), None, stamp)
 
 
 def from_text(text: object, time_s: object = None) -> FailureText | None:
@@ -117,7 +125,8 @@ def split_headline(text: str) -> tuple[str | None, str | None]:
     if match is None:
         return None, text
     kind = match["type"]
-    if _EXCEPTION_NAME.search(kind) or (match["message"] is not None and kind[:1].isupper() and "." in kind):
+    named = match["message"] is not None and "." in kind and kind.rpartition(".")[2][:1].isupper()
+    if named or _EXCEPTION_NAME.search(kind):
         return kind, match["message"] or None
     return None, text
 
@@ -150,11 +159,19 @@ def user_location(traceback: str) -> str | None:
     return found or any_frame
 
 
+def running_thread(stack: str) -> str:
+    """The thread that crashed or took the signal, of what faulthandler wrote for all threads."""
+    _, mark, current = stack.partition("Current thread ")
+    if not mark:
+        # Without the mark the main thread comes last.
+        current = stack.rstrip().rpartition("\n\n")[2]
+    return current.partition("\n\n")[0]
+
+
 def crash_location(stack: str) -> str | None:
-    """The user's innermost frame of what faulthandler wrote, most recent call first, of the thread that crashed."""
-    _, _, current = stack.partition("Current thread ")
+    """The user's innermost frame in what faulthandler wrote, most recent call first."""
     fallback: str | None = None
-    for match in _FRAME.finditer((current or stack).partition("\n\n")[0]):
+    for match in _FRAME.finditer(running_thread(stack)):
         place = f"{match['path']}:{match['line']}"
         fallback = fallback or place
         if not _LIBRARY.search(match["path"]):

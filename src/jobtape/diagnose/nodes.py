@@ -23,7 +23,8 @@ class Silent(msgspec.Struct, eq=False):
     """An agent whose records stop without an end.
 
     Attributes:
-        last: its last sign of life; ``due``: when the next one should have come.
+        last: its last sign of life.
+        due: when the next one should have come; None when it had no rhythm.
     """
 
     member: Member
@@ -32,30 +33,20 @@ class Silent(msgspec.Struct, eq=False):
 
 
 def signalled(group: Group, clocks: Clocks) -> list[Signalled]:
-    """The agents that got a death signal while this attempt was their last and not yet over, earliest first."""
-    found = []
-    for member in group.members:
-        agent, stint = member.agent, member.stint
-        if agent.signal is None or not member.is_last or stint.succeeded is not None:
-            continue
-        if stint.failed is not None and _said_before(stint.failed, agent.signal_at) and not _only_stopped(member):
-            continue
-        found.append(Signalled(member, clocks.at(agent.clock, agent.signal_at)))
+    """The agents that got a death signal while this attempt was their last and had not ended well, earliest first."""
+    found = [
+        Signalled(member, clocks.at(member.agent.clock, member.agent.signal_at))
+        for member in group.members
+        if member.agent.signal is not None and member.is_last and member.stint.succeeded is None
+    ]
     return sorted(found, key=lambda s: float("inf") if s.time is None else s.time)
 
 
-def _said_before(one: Point, other: Point | None) -> bool:
+def stands_before(one: Point, other: Point) -> bool:
     """Whether one record of an agent stands before another one."""
-    if other is None:
-        return True
     if one.place.file.partition(":")[0] == other.place.file.partition(":")[0]:
         return one.place.seq < other.place.seq
     return one.time is not None and other.time is not None and one.time < other.time
-
-
-def _only_stopped(member: Member) -> bool:
-    """Whether the stint counts as failed only because its workers were stopped."""
-    return all(worker.failure is None and worker.state in ("", "TERMINATED") for worker in member.stint.workers)
 
 
 def silent(group: Group, clocks: Clocks) -> list[Silent]:
@@ -64,11 +55,18 @@ def silent(group: Group, clocks: Clocks) -> list[Silent]:
     for member in group.members:
         agent, stint = member.agent, member.stint
         over = stint.succeeded or stint.failed or stint.membership
-        if not member.is_last or agent.ended or agent.alive or agent.closed or agent.signal is not None or over is not None:
+        if (
+            not member.is_last
+            or agent.ended
+            or agent.alive
+            or agent.closed
+            or agent.signal is not None
+            or over is not None
+        ):
             continue
         last = clocks.at(agent.clock, agent.last)
         beat = agent.beat_s
-        found.append(Silent(member, last, None if last is None else last + (beat or 0.0)))
+        found.append(Silent(member, last, None if last is None or beat is None else last + beat))
     return sorted(found, key=lambda s: float("inf") if s.last is None else s.last)
 
 

@@ -159,7 +159,12 @@ def _launch_end(agent: Agent, metadata: Metadata, point: Point) -> None:
     )
     if outcome == "signal" and agent.signal is None:
         agent_signalled(agent, point, metadata.get("signal"))
-    agent_ended(agent, point, "SUCCEEDED" if outcome in ("succeeded", "failed") else "FAILED", text if outcome == "error" else None)
+    agent_ended(
+        agent,
+        point,
+        "SUCCEEDED" if outcome in ("succeeded", "failed") else "FAILED",
+        text if outcome == "error" else None,
+    )
     stint = agent.current
     if outcome == "succeeded" and stint is not None and stint.workers and stint.failed is None:
         stint.succeeded = stint.succeeded or point

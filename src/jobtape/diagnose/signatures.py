@@ -96,7 +96,9 @@ _RAISED_BY_LIBRARIES = re.compile(
     r"(^|\.)(RuntimeError|Dist\w*Error|\w*BackendError|Connection\w*Error|BrokenPipeError|TimeoutError|OSError|Exception|IOError)$"
     r"|^(c10|gloo|std|torch)\b|Rendezvous\w+Error$"
 )
-_IN_TORCH_DISTRIBUTED = re.compile(r'File "[^"\n]*torch/distributed/(?!elastic/multiprocessing/errors)[^"\n]*", line \d+')
+_IN_TORCH_DISTRIBUTED = re.compile(
+    r'File "[^"\n]*torch/distributed/(?!elastic/multiprocessing/errors)[^"\n]*", line \d+'
+)
 _ANY_FRAME = re.compile(r'^ *File "[^"\n]+", line \d+.*$', re.MULTILINE)
 _FAR_ENOUGH = 4000
 
@@ -120,4 +122,9 @@ def raised_in_torch_distributed(error: FailureText) -> bool:
     if error.error_type is not None and re.search(r"(^|\.)Dist\w*Error$", error.error_type):
         return True
     frames = _ANY_FRAME.findall(error.traceback or "")
-    return bool(frames) and _IN_TORCH_DISTRIBUTED.search(frames[-1]) is not None
+    return bool(frames) and in_torch_distributed(frames[-1])
+
+
+def in_torch_distributed(stack: str) -> bool:
+    """Whether a stack has a frame of torch.distributed, other than the one that `@record` puts around a script."""
+    return _IN_TORCH_DISTRIBUTED.search(stack) is not None

@@ -222,7 +222,9 @@ def worker_said(
         return
     if fault is not None and worker.fault is None:
         worker.fault = fault
-    if weight > worker.error_weight or (weight == worker.error_weight == FROM_OUTPUT and _says_more(text, worker.error)):
+    if weight > worker.error_weight or (
+        weight == worker.error_weight == FROM_OUTPUT and _says_more(text, worker.error)
+    ):
         worker.error, worker.error_at, worker.error_weight = text, point, weight
 
 

@@ -12,7 +12,9 @@ from jobtape.diagnose.signatures import Signature, signature_of
 
 OWN, COLLATERAL, VAGUE, STOPPED, SUCCEEDED, UNKNOWN = "own", "collateral", "vague", "stopped", "succeeded", "unknown"
 
-NEEDS_NO_PEER = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGKILL", "SIGTRAP", "SIGSYS", "SIGXCPU", "SIGQUIT"})
+NEEDS_NO_PEER = frozenset(
+    {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGKILL", "SIGTRAP", "SIGSYS", "SIGXCPU", "SIGQUIT"}
+)
 """Signals that say of themselves that the cause is in the process or on its host. SIGABRT is not one: a watchdog aborts too."""
 
 STOP_SIGNALS = frozenset({"SIGTERM", "SIGINT", "SIGKILL"})
@@ -37,12 +39,23 @@ class Suspect(msgspec.Struct, eq=False, kw_only=True):
     earliest: float | None = None
     latest: float | None = None
     exact: bool = False
+    shift: float = 0.0
+    """Unix seconds minus the worker's clock."""
     role: str = "unknown"
 
     @property
     def failed(self) -> bool:
         """Whether it ended badly and nobody made it."""
         return self.ending in (OWN, COLLATERAL, VAGUE)
+
+    @property
+    def noticed(self) -> float | None:
+        """When its agent showed that it knew of a failure; unix seconds."""
+        points = [self.worker.stop]
+        if self.worker.end is None:
+            points += [self.worker.failure, self.worker.told]
+        times = [p.time for p in points if p is not None and p.time is not None]
+        return min(times) + self.shift if times else None
 
     @property
     def signal(self) -> str | None:
@@ -66,8 +79,9 @@ def _suspect(member: Member, worker: Worker, clocks: Clocks) -> Suspect:
     agent = member.agent
     error = signature_of(worker.error) if _may_matter(worker) else None
     suspect = Suspect(
-        worker=worker, host=agent.host, clock=agent.clock, member=member, ending=UNKNOWN, signature=error
-    )
+        worker=worker, host=agent.host, clock=agent.clock, member=member, ending=UNKNOWN, signature=error,
+        shift=clocks.unix(agent.clock, 0.0) or 0.0,
+    )  # fmt: skip
     suspect.ending = _ending(member, worker, error)
     if suspect.failed:
         _date(suspect, clocks)
@@ -82,12 +96,17 @@ def _ending(member: Member, worker: Worker, signature: Signature | None) -> str:
     code = worker.exit_code
     if worker.stop is not None and not _failed_before_stop(worker):
         # Without a time its own words decide: a victim that had said so, and whose exit code is no signal's.
-        return COLLATERAL if signature is not None and code is not None and code > 0 and worker.fault is None else STOPPED
+        return (
+            COLLATERAL if signature is not None and code is not None and code > 0 and worker.fault is None else STOPPED
+        )
     if worker.stop is None:
-        if worker.state == "TERMINATED" or _ended_with_agent(member, worker):
-            return STOPPED
         if code == 0 or (code is None and worker.state == "SUCCEEDED"):
             return SUCCEEDED
+        if _ended_with_agent(member, worker):
+            return STOPPED
+        if worker.state == "TERMINATED" and worker.failure is None:
+            # Where the agent's signals are on the record, one who got none had ended by itself.
+            return UNKNOWN if any(other.stop is not None for other in member.stint.workers) else STOPPED
         if code is None and worker.state != "FAILED" and worker.failure is None:
             if member.stint.succeeded is not None:
                 return SUCCEEDED

@@ -100,7 +100,11 @@ def worker_state(cast: Cast, metadata: dict[str, Any], point: Point, state: str)
         pid = as_count(_one(inner.get("worker_pid")))
     agent = _worker_agent(cast, metadata, point, pid)
     stint, worker = find_worker(
-        agent, point, rank=as_count(metadata.get("global_rank")), local_rank=as_count(_one(inner.get("local_rank"))), pid=pid
+        agent,
+        point,
+        rank=as_count(metadata.get("global_rank")),
+        local_rank=as_count(_one(inner.get("local_rank"))),
+        pid=pid,
     )
     _world(stint, metadata, inner)
     worker.state = state
@@ -207,7 +211,11 @@ def _joined(agent: Agent, record: RdzvRecord, point: Point) -> None:
 
 def _shutdown(agent: Agent, record: RdzvRecord, point: Point) -> None:
     found = _FAILED_SHUTDOWN.search(record.message)
-    what = f"could not shut the rendezvous down ({found[1]})" if found else f"met an error in the rendezvous ({record.message[:120]})"
+    what = (
+        f"could not shut the rendezvous down ({found[1]})"
+        if found
+        else f"met an error in the rendezvous ({record.message[:120]})"
+    )
     agent.troubles.append((what, point.place))
 
 

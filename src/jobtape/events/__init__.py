@@ -49,17 +49,22 @@ _INFO = logging.INFO
 class _Route:
     """What `record` has to know of a logger to leave it out while nobody but us has a handler on it."""
 
-    __slots__ = ("alone", "function", "handler", "parts", "write")
+    __slots__ = ("alone", "destination", "handler", "parts", "write")
 
     def __init__(self, destination: str, handler: logging.Handler) -> None:
+        self.destination = destination
         self.handler = handler
-        self.function = "record_rdzv_event" if destination == "dynamic_rendezvous" else "record"
         self.parts = handlers.parts_of(destination, handler)
-        write = getattr(handler, "write_event", None)
-        is_null = type(handler) is logging.NullHandler
-        self.write = write
-        # The logger's handlers when they are ours alone; None is never equal to them.
-        self.alone = [handler] if write is not None or is_null else None
+        self.write = getattr(handler, "write_event", None)
+        # The logger's handlers while they can be left out; None is never equal to them.
+        self.alone: list[logging.Handler] | None = None
+
+    def look(self, logger: logging.Logger) -> None:
+        """Find out whether the logger's handlers can be left out: ours takes events itself, and others take none."""
+        if self.write is not None or type(self.handler) is logging.NullHandler:
+            found = list(logger.handlers)
+            others = [each for each in found if each is not self.handler and type(each) is not logging.NullHandler]
+            self.alone = None if others or self.handler not in found else found
 
 
 def _get_or_create_logger(destination: str = "null") -> logging.Logger:
@@ -78,6 +83,14 @@ def _get_or_create_logger(destination: str = "null") -> logging.Logger:
         logger.jobtape_route = _Route(destination, handler)  # type: ignore[attr-defined]
         _events_loggers[destination] = logger
     return logger
+
+
+def _is_idle(logger: logging.Logger) -> bool:
+    """Whether nobody would see an event given to this logger of a null destination."""
+    route: Any = getattr(logger, "jobtape_route", None)
+    if route is not None and route.alone is None:
+        route.look(logger)
+    return bool(route and logger.handlers == route.alone and not logger.filters and not logger.propagate)
 
 
 _unpatched = _get_or_create_logger
@@ -109,7 +122,10 @@ def record(event: Event, destination: str = "null") -> None:
                 return
     except Exception:  # noqa: BLE001 - not made yet, or not ours: the general way sorts it out
         pass
-    _record_through_logger(event, destination)
+    try:
+        _record_through_logger(event, destination)
+    except Exception:  # noqa: BLE001 - at the recursion limit or without memory not even counting works
+        pass
 
 
 _record = record
@@ -170,7 +186,7 @@ def construct_and_record_rdzv_event(
         )
         record_rdzv_event(event)
     except Exception as error:  # noqa: BLE001 - a rendezvous must not fail for want of a record
-        warn_once(f"a rendezvous event could not be recorded: {type(error).__name__}: {error}", key="rdzv")
+        _warn_once("a rendezvous event could not be recorded", error)
 
 
 def emit(name: str, **metadata: Any) -> None:
@@ -183,10 +199,12 @@ def emit(name: str, **metadata: Any) -> None:
     """
     try:
         destination = os.environ.get("JOBTAPE_RECORD") or "null"
+        if destination == "null" and _is_idle(_get_or_create_logger("null")):
+            return
         event = Event(name, EventSource.WORKER, time.time_ns() // 1_000_000, {**environment_facts(), **metadata})
         record(event, destination)
     except Exception as error:  # noqa: BLE001 - see above
-        warn_once(f"emit() failed: {type(error).__name__}: {error}", key="emit")
+        _warn_once("emit() failed", error)
 
 
 def flush(timeout: float | None = None) -> bool:
@@ -206,7 +224,7 @@ def flush(timeout: float | None = None) -> bool:
         try:
             done = handler.flush() is not False and done  # type: ignore[func-returns-value]
         except Exception as error:  # noqa: BLE001 - e.g. a stream closed by its owner
-            warn_once(f"a destination cannot be flushed: {type(error).__name__}: {error}", key=f"flush {id(handler)}")
+            warn_once("a destination cannot be flushed", key=f"flush {id(handler)}", error=error)
             done = False
     return done
 
@@ -220,6 +238,14 @@ def stats() -> dict[str, dict[str, int]]:
         name. `null` counts nothing.
     """
     return {name: tally.as_dict() for name, tally in handlers.all_tallies().items()}
+
+
+def _warn_once(text: str, error: Exception) -> None:
+    """`warn_once` for places that must not raise even where there is no stack left to call it."""
+    try:
+        warn_once(text, key=text, error=error)
+    except Exception:  # noqa: BLE001 - see above
+        pass
 
 
 def _record_through_logger(event: Any, destination: str) -> None:
@@ -244,18 +270,20 @@ def _record_through_logger(event: Any, destination: str) -> None:
             _hand_out(event, logger, route)
     except Exception as error:  # noqa: BLE001 - the job goes on
         handlers.tally_of(str(destination)).failed += 1
-        warn_once(f"destination {destination!r} failed: {type(error).__name__}: {error}", key=f"failed {destination}")
+        warn_once(f"destination {destination!r} failed", error=error)
 
 
 def _hand_out(event: Any, logger: logging.Logger, route: _Route) -> None:
     """Give the event to the handlers of a logger and, where someone has made it propagate, of those above it."""
+    route.look(logger)
+    function = "record_rdzv_event" if route.destination == "dynamic_rendezvous" else "record"
     code = _record.__code__
     text = text_of(event)
-    entry = make_record(logger, text, route.function, code.co_filename, code.co_firstlineno)
+    entry = make_record(logger, text, function, code.co_filename, code.co_firstlineno)
     try:
         passed: Any = logger.filter(entry)
     except Exception as error:  # noqa: BLE001 - a filter that cannot tell does not take the event away
-        warn_once(f"a filter of {logger.name} failed: {type(error).__name__}: {error}", key=f"filter {logger.name}")
+        warn_once(f"a filter of {logger.name} failed", error=error)
         passed = True
     if not passed:
         return
@@ -267,7 +295,13 @@ def _hand_out(event: Any, logger: logging.Logger, route: _Route) -> None:
             if handler is route.handler:
                 for part in route.parts:
                     deliver(part, event, entry, enabled=enabled)
-            else:
+            elif not _is_torchs(handler, route.destination):
                 part = Part(at.name, handler, handlers.tally_of(at.name))
                 deliver(part, event, entry, enabled=enabled)
         at = at.parent if at.propagate else None
+
+
+def _is_torchs(handler: logging.Handler, destination: str) -> bool:
+    """Whether it is the handler that torch's own events module, used beside this one, has put on the same logger."""
+    module: Any = sys.modules.get("torch.distributed.elastic.events.handlers")
+    return module is not None and handler is module._log_handlers.get(destination)

@@ -201,7 +201,9 @@ def _fault_of(event: Event | RdzvEvent, error: Exception) -> EventError:
         if path:
             what = f"{type(culprit).__module__}.{type(culprit).__qualname__}".removeprefix("builtins.")
             value_text = f" {culprit!r}" if type(culprit) is float else ""
-            return EventError(f"{path} is of type {what}{value_text}, which JSON cannot hold", field=path, value=culprit)
+            return EventError(
+                f"{path} is of type {what}{value_text}, which JSON cannot hold", field=path, value=culprit
+            )
     return EventError(f"{kind} cannot be written as JSON: {type(error).__name__}: {error}", value=event)
 
 

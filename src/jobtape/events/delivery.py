@@ -23,6 +23,10 @@ class EventText(str):
     __slots__ = ("event",)
     event: Any
 
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Log records are pickled on their way to other processes; there it is the text, the event may not pickle."""
+        return str, (str(self),)
+
 
 class Tally:
     """What a destination did with the events given to it.
@@ -124,8 +128,7 @@ def deliver(part: Part, event: Any, record: logging.LogRecord, *, enabled: bool 
             _busy.delivering = False
     except Exception as error:  # noqa: BLE001 - a destination's fault is not the job's
         tally.failed += 1
-        what = f"destination {part.name} failed, its events are lost: {type(error).__name__}: {error}"
-        warn_once(what, key=f"failed {part.name}")
+        warn_once(f"destination {part.name} failed, its events are lost", error=error)
 
 
 def prepare(handler: logging.Handler) -> logging.Handler:

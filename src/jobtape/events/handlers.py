@@ -15,7 +15,7 @@ from typing import Any
 
 from jobtape.errors import UnknownDestination
 from jobtape.events.delivery import FanOut, Part, Tally, prepare
-from jobtape.events.notices import Pause, warn_once
+from jobtape.events.notices import Pause, description, warn_once
 
 __all__ = ["get_logging_handler", "register_handler", "warn_once"]
 
@@ -42,6 +42,8 @@ def get_logging_handler(destination: str = "null") -> logging.Handler:
     if handler is None:
         with _making:
             handler = _log_handlers[destination] = _make(destination)
+            if hasattr(handler, "at_exit") and handler not in _to_end:
+                _to_end.append(handler)
     if not hasattr(handler, "info"):
         handler = _log_handlers[destination] = prepare(handler)
     return handler
@@ -119,7 +121,7 @@ def drop(destination: str, error: BaseException) -> None:
             _unusable.clear()
         _unusable[str(destination)] = Pause()
         if error.__cause__ is None:  # else the entry point at fault has been named already
-            what = str(error) if isinstance(error, UnknownDestination) else f"{type(error).__name__}: {error}"
+            what = str(error) if isinstance(error, UnknownDestination) else description(error)
             warn_once(f"events for destination {str(destination)!r} are dropped: {what}", key=f"drop {destination}")
     _unusable[str(destination)].fail()
 
@@ -131,11 +133,6 @@ def is_paused(destination: str) -> bool:
         return False
     tally_of(destination).dropped += 1
     return True
-
-
-def at_end(function: Callable[[], None]) -> None:
-    """Have a function called at the interpreter's exit, after what the script has registered since importing us."""
-    _endings.append(function)
 
 
 def known_destinations() -> tuple[str, ...]:
@@ -189,8 +186,7 @@ def _load_entry_point(name: str) -> logging.Handler:
         found = point.load()
         return _checked(name, found if isinstance(found, logging.Handler) else found())
     except Exception as error:
-        what = f"destination {name!r} cannot be loaded from {point.value}: {type(error).__name__}: {error}"
-        warn_once(what, key=f"entry point {name}")
+        warn_once(f"destination {name!r} cannot be loaded from {point.value}", error=error)
         raise UnknownDestination(name, known_destinations()) from error
 
 
@@ -203,7 +199,7 @@ def _entry_points() -> dict[str, Any]:
 
             _found_entry_points = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
         except Exception as error:  # noqa: BLE001 - one package's damaged metadata must not take the others away
-            warn_once(f"entry points of {ENTRY_POINTS} cannot be read: {type(error).__name__}: {error}")
+            warn_once(f"entry points of {ENTRY_POINTS} cannot be read", error=error)
             _found_entry_points = {}
     return _found_entry_points
 
@@ -252,8 +248,8 @@ def _make_file(url: str) -> logging.Handler:
 
 
 def _end() -> None:
-    for function in _endings:
-        function()
+    for handler in _to_end:
+        handler.at_exit()
 
 
 def _new_lock() -> None:
@@ -277,8 +273,8 @@ _SCHEMES: dict[str, Callable[[str], logging.Handler]] = {"file": _make_file}
 _tallies: dict[str, Tally] = {}
 _unusable: dict[str, Pause] = {}
 _found_entry_points: dict[str, Any] | None = None
-_endings: list[Callable[[], None]] = []
+_to_end: list[Any] = []
 _making = threading.RLock()
-# atexit calls last what was registered first: here, at the import, and not when a destination is first used.
+# What is registered first is called last: so at the import, and not when a destination is first used.
 atexit.register(_end)
 os.register_at_fork(after_in_child=_new_lock)

@@ -13,24 +13,36 @@ _MOST = 256
 """Different notices in one process; a destination name made from a counter must not fill stderr or the memory."""
 
 
-def warn_once(text: str, *, key: str | None = None) -> None:
+def warn_once(text: str, *, key: str | None = None, error: BaseException | None = None) -> None:
     """Print `text` on stderr as one line, unless that was done before in this process.
 
     Args:
         text: what happened and what to do about it.
         key: what counts as the same notice; the text itself by default.
+        error: the exception at fault, shown behind the text.
     """
     try:
         key = text if key is None else key
         if key in _said or len(_said) >= _MOST:
             return
         _said.add(key)
+        if error is not None:
+            text = f"{text}: {description(error)}"
         stream = sys.stderr
         if stream is not None:
             stream.write(f"jobtape: {' '.join(one_line(text).split())}\n")
             stream.flush()
     except Exception:  # noqa: BLE001 - stderr is closed or full; there is nobody left to tell
         return
+
+
+def description(error: BaseException) -> str:
+    """Type and message of an exception, also of one whose own message cannot be made."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # noqa: BLE001 - a __str__ of anyone's
+        return name
 
 
 def one_line(text: str) -> str:

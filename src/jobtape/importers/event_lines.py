@@ -62,7 +62,9 @@ def looks_torn(text: str) -> bool:
     """Whether a text that is no JSON object is what was left of a record: its start or its end."""
     if text.startswith('{"'):
         return True
-    return text.rstrip().endswith("}") and any(name in text for name in _LAST_FIELDS) and _START.search(text) is None
+    if not text.rstrip().endswith("}") or not any(name in text for name in _LAST_FIELDS):
+        return False
+    return not find_records(text)[0]
 
 
 def find_records(text: str) -> tuple[list[tuple[dict[str, Any], int]], bool]:

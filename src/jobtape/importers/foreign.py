@@ -37,8 +37,11 @@ def check(path: Path) -> None:
     Raises:
         ImportFailed: missing, unreadable, not a regular file, or compressed; the message says what to do.
     """
-    with _open(path) as file:
-        start = file.read(8)
+    try:
+        with _open(path) as file:
+            start = file.read(8)
+    except OSError as error:
+        raise ImportFailed(f"cannot read {shown(path)}: {_reason(error)}", path=str(path)) from error
     for magic, name, advice in _PACKED:
         if start.startswith(magic):
             packed = "written in" if name == "UTF-16" else "compressed with"

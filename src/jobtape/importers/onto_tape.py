@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 import jobtape
-from jobtape.errors import ImportFailed
 from jobtape.importers.earlier import grown_from
-from jobtape.importers.foreign import shown
 from jobtape.tape.names import safe_name
 from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, RdzvRecord, encode
 from jobtape.tape.values import plain_text
@@ -140,33 +138,25 @@ class ForeignFile:
             own_name: directories' names for run ids that do not tell one run from another.
 
         Raises:
-            ImportFailed: the directory cannot be written.
+            OSError: the shelf cannot be written.
         """
         if not self._parts and self._early.count:
             self._parts[default_run_id] = self._early
         stem = safe_name(self._source.stem)
         saved = []
-        try:
-            for run_id, part in self._parts.items():
-                if not part.count:
-                    continue
-                name = own_name.get(run_id, safe_name(run_id))
-                older = self._earlier(f"{safe_name(run_id)}-import-*" if run_id in own_name else name, stem, part)
-                directory = older[0].parent if older else self._shelf / name
-                path = directory / f"{stem}-import-{digest[:8]}.jsonl"
-                self._write(path, run_id, part)
-                for file in older:
-                    if file != path:
-                        file.unlink(missing_ok=True)
-                saved.append((run_id, path, part.count))
-        except OSError as error:
-            raise ImportFailed(
-                f"cannot write to {shown(self._shelf)}: {error.strerror or error};"
-                " name another directory with --dir or JOBTAPE_DIR",
-                path=str(self._shelf),
-            ) from error
-        finally:
-            self.close()
+        for run_id, part in self._parts.items():
+            if not part.count:
+                continue
+            name = own_name.get(run_id, safe_name(run_id))
+            older = self._earlier(f"{safe_name(run_id)}-import-*" if run_id in own_name else name, stem, part)
+            directory = older[0].parent if older else self._shelf / name
+            path = directory / f"{stem}-import-{digest[:8]}.jsonl"
+            self._write(path, run_id, part)
+            for file in older:
+                if file != path:
+                    file.unlink(missing_ok=True)
+            saved.append((run_id, path, part.count))
+        self.close()
         return saved
 
     def _earlier(self, directory: str, stem: str, part: _RunPart) -> list[Path]:

@@ -67,20 +67,20 @@ def import_files(paths: Sequence[str | Path], shelf: Path, tz: str | None = None
 @contextmanager
 def _shelf(shelf: Path) -> Iterator[None]:
     """The shelf made when it is missing, and taken away again when nothing was put onto it."""
-    missing = not shelf.exists()
+    made = not shelf.exists()
     try:
         shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ImportFailed(
-            f"cannot make {shown(shelf)}: {error.strerror or error}; name another directory with --dir or JOBTAPE_DIR",
-            path=str(shelf),
-        ) from error
-    try:
         yield
-    except BaseException:
-        if missing:
+    except BaseException as error:
+        if made:
             with suppress(OSError):
                 shelf.rmdir()
+        if isinstance(error, OSError):
+            reason = error.strerror or error
+            raise ImportFailed(
+                f"cannot write to {shown(shelf)}: {reason}; name another directory with --dir or JOBTAPE_DIR",
+                path=str(shelf),
+            ) from error
         raise
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import Path
 
 _HARMLESS = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?", re.ASCII)
 _CLEANED_CHARS = 80
@@ -30,3 +31,9 @@ def safe_name(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", text[:4096]).strip("._-")[:_CLEANED_CHARS]
     return f"{cleaned or 'x'}~{digest}"
+
+
+def shown(text: str | Path) -> str:
+    """A path or a name inside a message: on one line and harmless to a terminal, whatever it is."""
+    text = str(text)
+    return text if text and text.isprintable() else ascii(text)

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from jobtape.errors import TapeError
+from jobtape.tape.names import shown
 from jobtape.tape.records import CloseRecord, EventRecord, Header, Known, RdzvRecord, Record
 from jobtape.tape.salvage import salvage
 from jobtape.tape.values import decode_value
@@ -112,10 +113,10 @@ def open_regular(path: Path) -> int:
         reason = getattr(error, "strerror", None) or str(error)
         if getattr(error, "errno", None) == errno.ELOOP:
             reason = "it is a symbolic link, which is not followed"
-        raise TapeError(f"cannot read {path}: {reason}", path=str(path)) from None
+        raise TapeError(f"cannot read {shown(path)}: {reason}", path=str(path)) from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise TapeError(f"cannot read {path}: it is not a regular file", path=str(path))
+        raise TapeError(f"cannot read {shown(path)}: it is not a regular file", path=str(path))
     return fd
 
 

@@ -59,7 +59,7 @@ class EventRecord(msgspec.Struct, tag_field="kind", tag="event", gc=False, omit_
     timestamp: int | float = 0
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Top-level fields of an imported event that torch does not know."""
+    """What torch's own fields have no room for: other top-level fields, or a timestamp that is no number."""
     origin: str | None = None
     """Only in imports: ``file:line`` of the foreign record."""
 
@@ -92,7 +92,8 @@ class LossRecord(msgspec.Struct, tag_field="kind", tag="loss", gc=False, omit_de
     time_ns: int | None = None
     mono_ns: int | None = None
     reason: str = ""
-    """``write_failed`` · ``encode_failed`` · ``damaged_line`` (imports) · ``foreign_line`` (imports, nothing lost)."""
+    """``write_failed`` · ``encode_failed`` · ``file_deleted`` · ``damaged_line`` (imports) · ``foreign_line`` (imports,
+    nothing lost)."""
     count: int = 0
     detail: str = ""
 

@@ -19,7 +19,9 @@ from jobtape.tape.records import Known, Other, Record, decode_known
 _START = re.compile(rb'\{"kind":"[^"\\]{1,64}","seq":\d')
 _NOTHING = b" \t\r\n\0"
 _SCANS = 4
-"""A line is scanned at most so many times its length in search of records, so hostile ones cost linear time."""
+_FREE_SCANS = 1024 * 1024
+"""A line is scanned at most so many times its length and so many characters more in search of records, so that hostile
+ones cost linear time."""
 
 _decode_any = msgspec.json.decode
 _scan = json.JSONDecoder().raw_decode
@@ -77,7 +79,7 @@ def _pieces(line: bytes) -> Salvage:
     found = Salvage()
     rest_is_empty = True
     text = ""
-    budget = _SCANS * len(line) + 65536
+    budget = _SCANS * len(line) + _FREE_SCANS
     position = 0
     while budget > 0:
         start = _START.search(line, position)
@@ -106,12 +108,13 @@ def _pieces(line: bytes) -> Salvage:
 
 
 def _object_end(text: str, begin: int) -> tuple[int, int]:
-    """Where the JSON object that begins there ends (0: nowhere), and how many characters it took to know."""
+    """Where the JSON object that begins there ends (0: nowhere), and what it cost to know, in characters scanned."""
     try:
         end = _scan(text, begin)[1]
     except json.JSONDecodeError as error:
         unterminated = error.msg.startswith("Unterminated")
-        return 0, (len(text) if unterminated else max(error.pos, begin)) - begin + 64
+        scanned = (len(text) if unterminated else max(error.pos, begin)) - begin
+        return 0, scanned + 64 + error.pos // 16  # the error counts the line ends before it, which is fast but not free
     except (RecursionError, ValueError):
         return 0, len(text) - begin
     return end, end - begin

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobtape.errors import AmbiguousRun, RunNotFound, TapeError
+from jobtape.tape.names import shown
 from jobtape.tape.reader import Damage, TapeFile, read_header, read_tape
 from jobtape.tape.records import Header
 
@@ -68,9 +69,9 @@ def find_run(directory: str | Path, text: str | None = None) -> ShelfRun:
     directory = Path(directory)
     runs, unreadable = _list(directory)
     if text is not None and text in unreadable:
-        raise TapeError(f"cannot read {_shown(directory / text)}: {unreadable[text]}", path=str(directory / text))
+        raise TapeError(f"cannot read {shown(directory / text)}: {unreadable[text]}", path=str(directory / text))
     if not runs:
-        raise TapeError(f"no tape in {_shown(directory)}: {_ADVICE}", path=str(directory))
+        raise TapeError(f"no tape in {shown(directory)}: {_ADVICE}", path=str(directory))
     if text is None or text == LATEST:
         return runs[-1]
     exact = [run for run in runs if run.name == text] or [run for run in runs if run.run_id == text]
@@ -79,13 +80,13 @@ def find_run(directory: str | Path, text: str | None = None) -> ShelfRun:
     matches = [run for run in runs if text and (run.name.startswith(text) or run.run_id.startswith(text))]
     if not matches:
         raise RunNotFound(
-            f"no run {_shown(text)} in {_shown(directory)}; there are: {_listed(runs)}; `jobtape ls` shows all",
+            f"no run {shown(text)} in {shown(directory)}; there are: {_listed(runs)}; `jobtape ls` shows all",
             path=str(directory),
         )
     ids = {run.run_id for run in matches}
     if len(matches) > 1 and (len(ids) > 1 or not ids.pop().startswith(text)):
         raise AmbiguousRun(
-            f"{_shown(text)} fits {len(matches)} runs: {_listed(matches)}; give more of the name",
+            f"{shown(text)} fits {len(matches)} runs: {_listed(matches)}; give more of the name",
             path=str(directory),
             matches=tuple(run.name for run in matches),
         )
@@ -120,15 +121,15 @@ def _list(directory: Path) -> tuple[list[ShelfRun], dict[str, str]]:
         with os.scandir(directory) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except FileNotFoundError:
-        raise TapeError(f"no tape in {_shown(directory)}: {_ADVICE}", path=str(directory)) from None
+        raise TapeError(f"no tape in {shown(directory)}: {_ADVICE}", path=str(directory)) from None
     except NotADirectoryError:
         raise TapeError(
-            f"{_shown(directory)} is a file, not a directory of runs: name the directory with --dir or JOBTAPE_DIR",
+            f"{shown(directory)} is a file, not a directory of runs: name the directory with --dir or JOBTAPE_DIR",
             path=str(directory),
         ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise TapeError(f"cannot read {_shown(directory)}: {reason}", path=str(directory)) from None
+        raise TapeError(f"cannot read {shown(directory)}: {reason}", path=str(directory)) from None
     runs: list[ShelfRun] = []
     unreadable: dict[str, str] = {}
     for name in names:
@@ -196,11 +197,5 @@ def _written_ns(files: list[Path]) -> int:
 
 
 def _listed(runs: list[ShelfRun], shown: int = 5) -> str:
-    names = ", ".join(run.name for run in reversed(runs[-shown:]))
+    names = ", ".join(shown(run.name) for run in reversed(runs[-shown:]))
     return names if len(runs) <= shown else f"{names} and {len(runs) - shown} more"
-
-
-def _shown(text: str | Path) -> str:
-    """On one line and harmless to a terminal, whatever it is."""
-    text = str(text)
-    return text if text.isprintable() and text else repr(text)

@@ -30,8 +30,8 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _MENDS = 8
 _REFUSALS = (TypeError, ValueError, ArithmeticError, RuntimeError, MsgspecError)
-"""What encoding raises for surrogates, strange numbers, or a dict that another thread changes; the careful way takes all.
-Not ``Exception``: a signal handler may raise one in the middle of an encoding, and it is not ours to swallow."""
+"""What encoding raises for surrogates, strange numbers, or a dict that another thread changes; the careful way takes
+all. Not ``Exception``: a signal handler may raise one in the middle of an encoding, and it is not ours to swallow."""
 
 _RDZV_TEXT = ("name", "source", "run_id", "message", "hostname", "node_state", "master_endpoint", "error_trace")
 
@@ -130,6 +130,7 @@ class Writer:
 
     def rdzv(
         self,
+        /,
         *,
         name: Any = "",
         source: Any = "AGENT",
@@ -143,8 +144,9 @@ class Writer:
         local_id: Any = None,
         error_trace: Any = "",
         sync: bool = False,
+        **extra: Any,
     ) -> None:
-        """Append a rendezvous event; the fields are those of `RdzvRecord`."""
+        """Append a rendezvous event; the fields are those of `RdzvRecord`, others go into its ``extra``."""
         seq = self._next() if not self._spare else self._take_spare()
         try:
             record = RdzvRecord(
@@ -176,12 +178,13 @@ class Writer:
                 and (rank is None or rank.__class__ is int)
                 and (local_id is None or local_id.__class__ is int)
                 and error_trace.__class__ is str
+                and not extra
             ):
                 try:
                     line = encode(record)
                 except _REFUSALS:
                     line = b""
-            line = (line or encode(_careful_rdzv(record))) + b"\n"
+            line = (line or encode(_careful_rdzv(record, extra))) + b"\n"
         except BaseException:
             self._spare.append(seq)
             raise
@@ -326,7 +329,8 @@ def _careful_event(seq: int, name: Any, source: Any, timestamp: Any, metadata: A
     return record
 
 
-def _careful_rdzv(record: RdzvRecord) -> RdzvRecord:
+def _careful_rdzv(record: RdzvRecord, extra: dict[str, Any]) -> RdzvRecord:
+    record.extra = encode_metadata(extra)
     for field in _RDZV_TEXT:
         setattr(record, field, plain_text(getattr(record, field)))
     for field, missing in (("pid", 0), ("rank", None), ("local_id", None)):

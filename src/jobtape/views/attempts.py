@@ -9,7 +9,7 @@ import msgspec
 
 from jobtape.diagnose.model import iso, to_json
 from jobtape.views.clock import duration
-from jobtape.views.endings import Ending, endings
+from jobtape.views.endings import VARYING, Ending, endings
 from jobtape.views.escape import brief, visible
 from jobtape.views.groups import count, node_names, ranges
 from jobtape.views.page import Grid, Page, Piece
@@ -83,7 +83,7 @@ def workers_part(page: Page, attempt: Attempt, full: bool) -> None:
         groups = sorted(alike.values(), key=lambda group: (group[0].role != "first", group[0].rank))
     shown = groups if full else groups[:SHOWN_ROWS]
     headings = ("RANK", "NODE", "PID", "ROLE", "END", "RAN", "SAID")
-    page.grid(Grid(headings, [row(group, attempt, full) for group in shown], indent=2))
+    page.grid(Grid(headings, [row(group, attempt, full) for group in shown], indent=2, wraps=len(headings) - 1))
     if len(shown) < len(groups):
         rest = sum(len(group) for group in groups[len(shown) :])
         page.line(f"{count(rest, 'more rank')}; --full shows them", indent=2)
@@ -91,7 +91,8 @@ def workers_part(page: Page, attempt: Attempt, full: bool) -> None:
 
 def likeness(outcome: RankOutcome) -> tuple[object, ...]:
     """What ranks must share to share a row."""
-    return outcome.role, outcome.exit_code, outcome.signal, outcome.error_type, (outcome.message or "")[:200]
+    said = VARYING.sub("#", (outcome.message or "")[:500])
+    return outcome.role, outcome.exit_code, outcome.signal, outcome.error_type, outcome.location, said
 
 
 def row(group: Sequence[RankOutcome], attempt: Attempt, full: bool) -> list[Piece]:
@@ -100,7 +101,7 @@ def row(group: Sequence[RankOutcome], attempt: Attempt, full: bool) -> list[Piec
     limit = 100_000 if full else 120
     said = message(one.error_type, one.message, limit)
     if one.location:
-        said += f" at {brief(one.location, 80)}"
+        said = f"{said} at {brief(one.location, 80)}" if said else f"stood at {brief(one.location, 80)}"
     if one.note and full:
         said += f" ({visible(one.note)})"
     ranks = ranges(outcome.rank for outcome in group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
 
@@ -46,7 +47,7 @@ def duration(seconds: float | None) -> str:
     >>> [duration(s) for s in (0.0412, 2.81, 89, 4000, 200_000)]
     ['41 ms', '2.8 s', '1 min 29 s', '1 h 07 min', '2 d 8 h']
     """
-    if seconds is None:
+    if seconds is None or not math.isfinite(seconds):
         return "?"
     if seconds < 0.9995:
         return f"{max(seconds, 0) * 1000:.0f} ms"

@@ -35,7 +35,7 @@ def brief(text: str, limit: int) -> str:
     >>> brief("x" * 50, 10)
     'xxxxxxxxxx… (40 more characters)'
     """
-    shown = visible(" ".join(text[: limit * 8].split("\n")).strip())
+    shown = visible(text[: limit * 8].strip())
     rest = len(text) - limit
     if rest <= 0 and len(shown) <= limit * 4:
         return shown

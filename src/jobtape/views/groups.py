@@ -11,6 +11,10 @@ from jobtape.views.escape import visible
 NUMBERED = re.compile(r"\A(.*?)([0-9]{1,9})([^0-9]*)\Z", re.DOTALL)
 
 
+LEAST_FOLDED = 3
+"""Fewer names than this are written out, so that each can be copied."""
+
+
 def ranges(numbers: Iterable[int]) -> str:
     """Whole numbers as ranges.
 
@@ -83,9 +87,9 @@ def number_pieces(numbers: Sequence[str]) -> list[str]:
     # n1 and n01 are two names: a number belongs to the padded ones when it is as wide as they are.
     for width in [*sorted(widths), 0]:
         mine = [int(n) for n in numbers if (len(n) if len(n) in widths else 0) == width]
-        if len(mine) == 1:
-            pieces.append(f"{mine[0]:0{width}d}")
-        elif mine:
+        if len(mine) < LEAST_FOLDED:
+            pieces += [f"{number:0{width}d}" for number in mine]
+        else:
             folded = re.sub(r"[0-9]+", lambda number, width=width: number[0].zfill(width), ranges(mine))  # type: ignore[misc]
             pieces.append(f"[{folded}]")
     return pieces

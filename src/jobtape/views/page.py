@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
-from rich.cells import chop_cells
+from rich.cells import cell_len, get_character_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -42,12 +42,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: its headings, its rows, and which columns hold numbers."""
+    """A table: its headings, its rows, which columns hold numbers, and which one may be wrapped, if any."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[Piece]]
     numbers: frozenset[int] = frozenset()
     indent: int = 0
+    wraps: int = -1
 
 
 @dataclass
@@ -150,13 +151,20 @@ def lines_of(part: Line | Grid, console: Console, *, ruled: bool) -> Iterator[Te
         box=SIMPLE_HEAD if ruled else None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0)
     )
     for number, heading in enumerate(part.headings):
-        table.add_column(Text(heading), justify="right" if number in part.numbers else "left", no_wrap=True)
+        wraps = number == part.wraps
+        table.add_column(
+            Text(heading),
+            justify="right" if number in part.numbers else "left",
+            no_wrap=not wraps,
+            overflow="fold",
+            min_width=NARROW if wraps else None,
+        )
     for row in part.rows:
         table.add_row(*(Text.assemble(cell) for cell in row))
-    needed = console.measure(table, options=console.options.update(width=UNBOUNDED)).maximum
-    if needed + part.indent <= console.width:
-        segments = console.render_lines(table, console.options.update(width=needed), pad=False)
-        for line in segments:
+    room = console.width - part.indent
+    natural = console.measure(table, options=console.options.update(width=UNBOUNDED)).maximum
+    if min(natural, least_width(part)) <= room:
+        for line in console.render_lines(table, console.options.update(width=min(natural, room)), pad=False):
             yield Text(" " * part.indent).append_text(
                 Text.assemble(*((segment.text, segment.style or "") for segment in line if not segment.control))
             )
@@ -168,6 +176,15 @@ def lines_of(part: Line | Grid, console: Console, *, ruled: bool) -> Iterator[Te
             if (cell if isinstance(cell, str) else cell[0]) not in {"", "-"}:
                 told += ["; " if told else "", (f"{heading.lower()} ", "dim"), cell]
         yield from wrapped(Line(Text.assemble(*told), part.indent + 2, 2), console)
+
+
+def least_width(grid: Grid) -> int:
+    """The columns a table takes when the one that may be wrapped is as narrow as it may be."""
+    widths = [
+        max(cell_len(cell if isinstance(cell, str) else cell[0]) for cell in column)
+        for column in zip(grid.headings, *grid.rows, strict=True)
+    ]
+    return sum(NARROW if number == grid.wraps else width for number, width in enumerate(widths)) + 2 * len(widths) - 2
 
 
 def wrapped(line: Line, console: Console) -> Iterator[Text]:
@@ -184,8 +201,20 @@ def wrapped(line: Line, console: Console) -> Iterator[Text]:
     # All parts get the width of the later ones, the first as well: rich wraps to one width.
     room = console.width - later - len(line.mark)
     if line.mark:  # a quote is cut anywhere: its spaces mean something
-        parts = [Text(part, line.text.style) for part in chop_cells(line.text.plain, room)]
+        parts = [Text(part, line.text.style) for part in cut(line.text.plain, room)]
     else:
         parts = list(line.text.wrap(console, room, overflow="fold"))
     for number, part in enumerate(parts):
         yield Text(" " * (later if number else first)).append(line.mark, "dim").append_text(part)
+
+
+def cut(text: str, room: int) -> Iterator[str]:
+    """A text in pieces of at most `room` columns, none of it left out."""
+    start = width = 0
+    for number, char in enumerate(text):
+        size = get_character_cell_size(char)
+        if width + size > room:
+            yield text[start:number]
+            start, width = number, 0
+        width += size
+    yield text[start:]

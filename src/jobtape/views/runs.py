@@ -16,7 +16,6 @@ from jobtape.views.verdict import STATE_STYLES
 if TYPE_CHECKING:
     from jobtape.diagnose.model import Run
 
-HEADINGS = ("RUN", "STATE", "STARTED", "DURATION", "NODES", "WORLD", "RESTARTS", "PRODUCTIVE")
 NUMBERS = frozenset({3, 4, 5, 6, 7})
 
 
@@ -35,7 +34,12 @@ def table(rows: Sequence[RunRow], *, hidden: int = 0) -> Page:
     page = Page()
     if hidden:
         page.line((f"{count(hidden, 'older run')} not shown", "dim"))
-    page.grid(Grid(HEADINGS, [cells(row) for row in rows], NUMBERS))
+    starts = [moment(row.run.started) for row in rows if row.run is not None and row.run.started is not None]
+    zones = {start.rpartition(" ")[2] for start in starts}
+    shared = zones.pop() if len(zones) == 1 else ""
+    started = f"STARTED ({shared})" if shared else "STARTED"
+    headings = ("RUN", "STATE", started, "DURATION", "NODES", "WORLD", "RESTARTS", "PRODUCTIVE")
+    page.grid(Grid(headings, [cells(row, shared) for row in rows], NUMBERS))
     for row in rows:
         if row.run is None:
             page.line(("warning: ", "yellow"), f"{label(row)}: {brief(row.trouble, 400)}")
@@ -50,8 +54,8 @@ def label(row: RunRow) -> str:
     return name if row.run_id == row.name else f"{name} ({brief(row.run_id, 60) or 'no id'})"
 
 
-def cells(row: RunRow) -> list[Piece]:
-    """One line of the table."""
+def cells(row: RunRow, zone: str) -> list[Piece]:
+    """One line of the table; the zone that all times share stands in the heading."""
     run = row.run
     if run is None:
         return [label(row), ("unreadable", "red"), *["-"] * 6]
@@ -59,7 +63,7 @@ def cells(row: RunRow) -> list[Piece]:
     return [
         (label(row), "bold"),
         (run.state, STATE_STYLES.get(run.state, "")),
-        moment(run.started) if run.started is not None else "-",
+        moment(run.started).removesuffix(f" {zone}") if run.started is not None else "-",
         duration(run.wall_s) if run.wall_s is not None else "-",
         f"{run.nodes:,}",
         f"{run.world_size:,}" if run.world_size is not None else "-",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from jobtape.diagnose.model import Attempt, Cause, Run
 
 MESSAGE_LIMIT = 200
+SHORT_MESSAGE = 80
 HEDGES = {"certain": "", "likely": "most likely ", "suspected": "perhaps ", "unknown": "perhaps "}
 SIGNAL_WORDS = {
     "SIGSEGV": "crashed with SIGSEGV (segmentation fault)",
@@ -34,23 +35,45 @@ def sentence(run: Run) -> str:
         return NO_ATTEMPT.get(run.state, NO_ATTEMPT["unknown"])
     last = run.attempts[-1]
     if run.state == "succeeded":
-        return f"The run succeeded{after(run.wall_s)}{in_attempt(run)}{earlier(run.attempts)}."
+        return f"The run succeeded{after(run.wall_s)}{in_attempt(run, last)}{earlier(run.attempts)}."
     if run.state == "running":
         since = f" since {moment(last.started)}" if last.started is not None else ""
         return f"The run is still running, attempt {last.index}{since}{earlier(run.attempts)}."
+    attempts, futile = apart(run.attempts)
+    last = attempts[-1]
     if run.state == "failed":
-        return failed(run)
+        return f"{failed(attempts)}{in_vain(futile)}."
     if run.state not in LEADS:
         covers = f"; it covers {duration(run.wall_s)}" if run.wall_s is not None else ""
-        tail = f"; in attempt {last.index}, {blame(last.cause)}{aftermath(last)}" if last.cause is not None else ""
-        return f"The record does not say how the run ended{covers}{tail}."
+        said = f"; in attempt {last.index}, {blame(last.cause)}{aftermath(last)}" if last.cause is not None else ""
+        return f"The record does not say how the run ended{covers}{said}{in_vain(futile)}."
     if last.cause is not None:
         said = f": {blame(last.cause)}{aftermath(last)}"
     elif run.state == "lost":
         said = ": its record breaks off without an end, and no process of it is left here"
     else:
-        said = ", and the record does not say why" if run.state == "stopped" else ""
-    return f"{LEADS[run.state]}{after(run.wall_s)}{in_attempt(run)}{said}."
+        said = ", and the record does not say why"
+    return f"{LEADS[run.state]}{after(run.wall_s)}{in_attempt(run, last)}{said}{in_vain(futile)}."
+
+
+def apart(attempts: Sequence[Attempt]) -> tuple[Sequence[Attempt], Sequence[Attempt]]:
+    """The attempts up to the last that had workers, and those after it, whose workers never started.
+
+    What ended the one with workers is the answer; that no other could be formed afterwards follows from it.
+    """
+    for number in range(len(attempts), 0, -1):
+        if attempts[number - 1].outcome != "incomplete":
+            return attempts[:number], attempts[number:]
+    return attempts, ()
+
+
+def in_vain(futile: Sequence[Attempt]) -> str:
+    """What became of the attempts that followed and never started their workers."""
+    if not futile:
+        return ""
+    cause = futile[-1].cause
+    why = f": {blame(cause)}" if cause is not None else ""
+    return f"; {which(Ending(futile))} never got {'its' if len(futile) == 1 else 'their'} workers started{why}"
 
 
 NO_ATTEMPT = {
@@ -64,22 +87,22 @@ NO_ATTEMPT = {
 LEADS = {"stopped": "The run was stopped", "lost": "The run was lost"}
 
 
-def failed(run: Run) -> str:
-    """The answer about a run that failed."""
-    groups = endings(run.attempts)
-    last = run.attempts[-1]
+def failed(attempts: Sequence[Attempt]) -> str:
+    """The answer about a run that failed with the last of these attempts, without its full stop."""
+    groups = endings(attempts)
+    last = attempts[-1]
     final = groups[-1]
-    if len(run.attempts) == 1:
+    if len(attempts) == 1:
         lead = f"Attempt {last.index} ended{after(last.duration_s)}"
     elif len(groups) == 1:
-        lead = f"All {len(run.attempts):,} attempts ended the same way{longest(final)}"
+        lead = f"All {len(attempts):,} attempts ended the same way{longest(final)}"
     elif len(final.attempts) > 1:
         lead = f"The run failed: its last {count(len(final.attempts), 'attempt')} ended the same way{longest(final)}"
     else:
-        lead = f"Attempt {last.index}, the last of {len(run.attempts):,}, ended{after(last.duration_s)}"
+        lead = f"Attempt {last.index}, the last of {len(attempts):,}, ended{after(last.duration_s)}"
     if last.cause is None:
-        return f"{lead} in failure, and the record does not say which rank was first or why."
-    return f"{lead}: {blame(last.cause)}{aftermath(last)}."
+        return f"{lead} in failure, and the record does not say which rank was first or why"
+    return f"{lead}: {blame(last.cause)}{aftermath(last)}{earlier(attempts, final)}"
 
 
 def after(seconds: float | None) -> str:
@@ -96,18 +119,18 @@ def longest(ending: Ending) -> str:
     return f", each after {most}" if shortest == most else f", after {shortest} to {most}"
 
 
-def in_attempt(run: Run) -> str:
-    """In which attempt the run ended, when there were several."""
-    return f", in attempt {run.attempts[-1].index}" if len(run.attempts) > 1 else ""
+def in_attempt(run: Run, attempt: Attempt) -> str:
+    """In which attempt it was, when there were several."""
+    return f", in attempt {attempt.index}" if len(run.attempts) > 1 else ""
 
 
-def earlier(attempts: Sequence[Attempt]) -> str:
-    """What had ended the attempts before the last one, in few words."""
-    groups = endings(attempts[:-1])
-    told = [f"; {which(group)} {how_ended(group.example)}" for group in groups[-2:]]
+def earlier(attempts: Sequence[Attempt], told: Ending | None = None) -> str:
+    """What had ended the attempts before the last one, or before those that are told already, in few words."""
+    groups = endings(attempts[: -len(told.attempts) if told is not None else -1])
+    said = [f"; {which(group)} {how_ended(group.example)}" for group in groups[-2:]]
     if len(groups) > 2:
-        told.insert(0, f"; {count(sum(len(g.attempts) for g in groups[:-2]), 'attempt')} before that ended otherwise")
-    return "".join(told)
+        said.insert(0, f"; {count(sum(len(g.attempts) for g in groups[:-2]), 'attempt')} before that ended otherwise")
+    return "".join(said)
 
 
 def which(ending: Ending) -> str:
@@ -121,7 +144,7 @@ def how_ended(attempt: Attempt) -> str:
     if attempt.outcome == "membership" and attempt.cause is None:
         return "ended because nodes joined or left"
     if attempt.cause is not None:
-        return f"ended because {blame(attempt.cause)}"
+        return f"ended because {blame(attempt.cause, SHORT_MESSAGE)}"
     return OUTCOMES.get(attempt.outcome, OUTCOMES["unknown"])
 
 
@@ -166,7 +189,8 @@ def deed(cause: Cause, limit: int) -> str:
     said = message(cause.error_type, cause.message, limit)
     if cause.kind == "exception":
         return f"raised {said or 'an exception'}{where}"
-    told = f": {said}" if said else ""
+    # An error's bare name adds nothing to a kind that says the same.
+    told = f": {said}" if said and (cause.message or cause.kind not in DEEDS) else ""
     if cause.kind == "signal":
         name = visible(cause.signal or "") or "a signal"
         return f"{SIGNAL_WORDS.get(name, f'was killed by {name}')}{where}{told}"
@@ -224,7 +248,8 @@ def consequences(attempt: Attempt) -> dict[str, str]:
 def later(attempt: Attempt, ranks: Sequence[int]) -> str:
     """How long after the first failure these ranks ended, where both times are known and in that order."""
     began = attempt.cause.time if attempt.cause is not None else None
-    ends = [worker.ended for worker in attempt.workers if worker.rank in set(ranks) and worker.ended is not None]
+    meant = set(ranks)
+    ends = [worker.ended for worker in attempt.workers if worker.rank in meant and worker.ended is not None]
     if began is None or len(ends) < len(ranks) or min(ends) < began:
         return ""
     if len(ends) == 1:

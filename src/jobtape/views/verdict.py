@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jobtape.views.clock import duration, moment, span
-from jobtape.views.endings import Ending, endings
+from jobtape.views.endings import VARYING, Ending, endings
 from jobtape.views.escape import brief, folded, visible, visible_lines
 from jobtape.views.groups import count, node_names, rank_phrase
 from jobtape.views.page import Page, Piece
-from jobtape.views.sentence import blame, consequences, how_ended, sentence, which
+from jobtape.views.sentence import apart, blame, consequences, how_ended, sentence, which
 from jobtape.views.stacks import standing
 
 if TYPE_CHECKING:
-    from jobtape.diagnose.model import Attempt, Cause, Run
+    from jobtape.diagnose.model import Attempt, Cause, RankOutcome, Run
 
 STATE_STYLES = {
     "failed": "bold red",
@@ -35,15 +36,23 @@ WORDS = {
 """How an attempt ended, after its number."""
 SHOWN_ENDINGS = 4
 """Groups of attempts told unless everything is asked for; the last of them in detail."""
-TRACEBACK_HEAD, TRACEBACK_TAIL = 1, 10
+TRACEBACK_HEAD, TRACEBACK_TAIL = 5, 6
+"""Lines of a traceback: the outermost frames are the user's own, the innermost say what happened."""
+
+MARKERS = re.compile(r"\s*[~^]+\s*")
+"""The lines of a traceback that only point at a part of the line above."""
+
 STACK_LINES = 8
-SHOWN_EVIDENCE = 5
+SHOWN_EVIDENCE = 3
 SHOWN_WARNINGS = 5
-SHOWN_WORDS = 2
+WORDS_LIMIT = 120
+"""Characters of what somebody said; the first sentence and the traceback have more of it."""
+
+SHOWN_WORDS = 1
 SURENESS = {
     "certain": "certain: there is a record of that very fact",
-    "likely": "likely: inferred from what the record shows",
-    "suspected": "suspected: concluded from what is missing in the record",
+    "likely": "likely: inferred from the record, not recorded as such",
+    "suspected": "suspected: the record hints at it, no more",
     "unknown": "unknown: the record does not say",
 }
 
@@ -62,7 +71,10 @@ def verdict(run: Run, *, full: bool = False) -> Page:
     doubts(page, run, full)
     groups = endings(run.attempts)
     shown = groups if full else groups[-SHOWN_ENDINGS:]
-    told_whole = next((group for group in reversed(shown) if group.example.cause is not None), None)
+    _, futile = apart(run.attempts)
+    with_cause = [group for group in shown if group.example.cause is not None]
+    of_workers = [group for group in with_cause if group.example not in futile]
+    told_whole = next(reversed(of_workers or with_cause), None)
     if len(shown) < len(groups):
         hidden = groups[: len(groups) - len(shown)]
         page.blank()
@@ -95,7 +107,8 @@ def summary(run: Run) -> list[Piece]:
 
 def doubts(page: Page, run: Run, full: bool) -> None:
     """What is missing from the record, and the warnings."""
-    lost = loss_text(run)
+    told_of = {warning.kind for warning in run.warnings}
+    lost = "" if told_of & {"lost_events", "damaged_file"} else loss_text(run)
     shown = run.warnings if full else run.warnings[:SHOWN_WARNINGS]
     for text in [*([lost] if lost else []), *(f"{w.kind.replace('_', ' ')}: {w.text}" for w in shown)]:
         page.line(("warning: ", "yellow"), visible(text) if full else brief(text, 400))
@@ -120,11 +133,11 @@ def attempt_part(page: Page, group: Ending, *, full: bool, detailed: bool) -> No
     page.line(*heading(group))
     cause = attempt.cause
     if cause is None:
-        if attempt.outcome not in {"succeeded", "running"}:
+        if attempt.outcome not in {"succeeded", "running", "membership"}:
             page.line(f"it {how_ended(attempt)}", indent=2)
     else:
         first_part(page, cause, full=full, detailed=detailed)
-    followers_part(page, attempt, full)
+    followers_part(page, attempt, full=full, detailed=detailed)
     if detailed:
         standing_part(page, attempt, full)
     if cause is not None:
@@ -142,19 +155,20 @@ def heading(group: Ending) -> list[Piece]:
     if many > 1:
         told += [
             (outcome, style),
-            f" {many:,} times in the same way; attempt {attempt.index} took {duration(attempt.duration_s)}",
+            f" {many:,} times in the same way; shown is attempt {attempt.index}",
         ]
     else:
         told.append((outcome, style))
-        if attempt.duration_s is not None:
-            told.append(f" {'for' if attempt.outcome == 'running' else 'after'} {duration(attempt.duration_s)}")
-    facts = []
-    if attempt.world_size is not None:
-        facts.append(count(attempt.world_size, "rank"))
+    if attempt.duration_s is not None:
+        lead = {"running": " for", "incomplete": ", gave up after"}.get(
+            attempt.outcome, ", after" if many > 1 else " after"
+        )
+        told.append(f"{lead} {duration(attempt.duration_s)}")
+    facts = [count(attempt.world_size, "rank")] if attempt.world_size is not None else []
     if attempt.nodes:
         names = node_names(attempt.nodes)
         facts.append(f"on {names}" if len(attempt.nodes) == 1 else f"on {count(len(attempt.nodes), 'node')} ({names})")
-    told.append(f": {' '.join(facts)}" if facts else "")
+    told.append(f": {' '.join(facts)}" if len(facts) == 2 else "".join(f", {fact}" for fact in facts))
     if attempt.started is not None:
         told.append(f", started {moment(attempt.started)}")
     if attempt.round is not None:
@@ -164,34 +178,44 @@ def heading(group: Ending) -> list[Piece]:
 
 def first_part(page: Page, cause: Cause, *, full: bool, detailed: bool) -> None:
     """Who was first, how sure that is, and its own words."""
-    page.line(("first  ", "dim"), blame(cause, 100_000 if full else 300), indent=2, hang=7)
+    page.line(("first     ", "dim"), blame(cause, 100_000 if full else WORDS_LIMIT), indent=2, hang=10)
+    if detailed:
+        facts_part(page, cause)
+    if cause.kind != "unknown" or cause.confidence != "unknown":
+        page.line(SURENESS.get(cause.confidence, visible(cause.confidence)), indent=12)
+    if full and cause.message and "\n" in cause.message.strip():
+        page.quote(visible_lines(cause.message), 12)
+    if not detailed:
+        return
+    if cause.traceback:
+        lines = visible_lines(cause.traceback)
+        if not full:
+            lines = [line for line in lines if not MARKERS.fullmatch(line)]
+            lines = clipped(folded(lines, TRACEBACK_HEAD, tail_of(lines)))
+        page.quote(lines, 12)
+    elif cause.stack:
+        page.line("where it stood:", indent=12)
+        lines = visible_lines(cause.stack)
+        page.quote(lines if full else clipped(folded(lines, STACK_LINES, 0)), 12)
+    if cause.note:
+        page.line(visible(cause.note) if full else brief(cause.note, 300), indent=12)
+
+
+def facts_part(page: Page, cause: Cause) -> None:
+    """The numbers by which a person finds the process elsewhere, and when it was."""
     facts = []
     if cause.local_rank is not None and cause.rank is not None:
         facts.append(f"local rank {cause.local_rank}")
     if cause.pid is not None:
         facts.append(f"pid {cause.pid}")
-    if cause.exit_code is not None and cause.kind != "exit_code":
+    if cause.exit_code is not None and cause.kind != "exit_code" and cause.signal is None:
         facts.append(f"exit code {cause.exit_code}")
     if cause.time is not None:
         facts.append(f"at {moment(cause.time, fine=True)}")
     if cause.time is not None and cause.detected is not None and cause.detected > cause.time:
         facts.append(f"noticed {duration(cause.detected - cause.time)} later")
     if facts:
-        page.line(", ".join(facts), indent=9)
-    page.line(SURENESS.get(cause.confidence, visible(cause.confidence)), indent=9)
-    if full and cause.message and "\n" in cause.message.strip():
-        page.quote(visible_lines(cause.message), 9)
-    if not detailed:
-        return
-    if cause.traceback:
-        lines = visible_lines(cause.traceback)
-        page.quote(lines if full else clipped(folded(lines, TRACEBACK_HEAD, tail_of(lines))), 9)
-    elif cause.stack:
-        page.line("where it stood:", indent=9)
-        lines = visible_lines(cause.stack)
-        page.quote(lines if full else clipped(folded(lines, STACK_LINES, 0)), 9)
-    if cause.note:
-        page.line(visible(cause.note) if full else brief(cause.note, 300), indent=9)
+        page.line(", ".join(facts), indent=12)
 
 
 def tail_of(lines: Sequence[str]) -> int:
@@ -202,35 +226,39 @@ def tail_of(lines: Sequence[str]) -> int:
     return TRACEBACK_TAIL
 
 
-def clipped(lines: Sequence[str], limit: int = 240) -> list[str]:
+def clipped(lines: Sequence[str], limit: int = 160) -> list[str]:
     """Lines cut to a length at which a page stays a page."""
     return [brief(line, limit) if len(line) > limit else line for line in lines]
 
 
-def followers_part(page: Page, attempt: Attempt, full: bool) -> None:
+def followers_part(page: Page, attempt: Attempt, *, full: bool, detailed: bool) -> None:
     """What followed for the other ranks, and what they said."""
     for number, (role, phrase) in enumerate(consequences(attempt).items()):
-        page.line(("then   " if number == 0 else "       ", "dim"), phrase, indent=2, hang=7)
-        words: dict[str, list[int]] = {}
+        page.line(("then      " if number == 0 else " " * 10, "dim"), phrase, indent=2, hang=10)
+        if not detailed:
+            continue
+        alike: dict[str, list[RankOutcome]] = {}
         for outcome in attempt.ranks:
             if outcome.role == role and outcome.message:
-                said = visible(outcome.message) if full else brief(outcome.message.strip().split("\n")[0], 200)
-                words.setdefault(said, []).append(outcome.rank)
-        commonest = sorted(words.items(), key=lambda pair: (-len(pair[1]), pair[1]))
-        for said, ranks in commonest if full else commonest[:SHOWN_WORDS]:
-            page.line(f"{rank_phrase(ranks)} said: {said}", indent=9)
+                key = outcome.message if full else VARYING.sub("#", outcome.message[:500])
+                alike.setdefault(key, []).append(outcome)
+        commonest = sorted(alike.values(), key=lambda group: (-len(group), group[0].rank))
+        for group in commonest if full else commonest[:SHOWN_WORDS]:
+            said = group[0].message or ""
+            said = visible(said) if full else brief(said.strip().split("\n")[0], WORDS_LIMIT)
+            page.line(f"{rank_phrase([outcome.rank for outcome in group])} said: {said}", indent=12)
 
 
 def standing_part(page: Page, attempt: Attempt, full: bool) -> None:
     """Where the stopped, hung or crashed ranks stood."""
     groups = standing(attempt.workers, attempt.cause.rank if attempt.cause is not None else None)
     for group in groups if full else groups[:4]:
-        page.line(("stood  ", "dim"), f"{rank_phrase(group.ranks)} at {brief(group.place, 200)}", indent=2, hang=7)
+        page.line(("stood     ", "dim"), f"{rank_phrase(group.ranks)} at {brief(group.place, 200)}", indent=2, hang=10)
         if full:
-            page.quote(visible_lines(group.stack), 9)
+            page.quote(visible_lines(group.stack), 12)
     if not full and groups:
         rest = f"{count(len(groups) - 4, 'other place')} and " if len(groups) > 4 else ""
-        page.line(f"({rest}the whole stacks: --full)", indent=9)
+        page.line(f"({rest}the whole stacks: --full)", indent=12)
 
 
 def evidence_part(page: Page, cause: Cause, *, full: bool, detailed: bool) -> None:
@@ -238,18 +266,21 @@ def evidence_part(page: Page, cause: Cause, *, full: bool, detailed: bool) -> No
     shown = cause.evidence if full else cause.evidence[: SHOWN_EVIDENCE if detailed else 1]
     for number, reference in enumerate(shown):
         page.line(
-            ("proof  " if number == 0 else "       ", "dim"), brief(reference, 4000 if full else 240), indent=2, hang=9
+            ("evidence  " if number == 0 else " " * 10, "dim"),
+            brief(reference, 4000 if full else WORDS_LIMIT),
+            indent=2,
+            hang=12,
         )
     if detailed and len(shown) < len(cause.evidence):
-        page.line(f"{len(cause.evidence) - len(shown):,} more; --full shows them", indent=9)
+        page.line(f"{len(cause.evidence) - len(shown):,} more; --full shows them", indent=12)
 
 
 def cost(page: Page, run: Run) -> None:
     """What it cost: restarts, and the time that went."""
     told = [text] if (text := restarts_text(run)) else []
-    ended = [attempt for attempt in run.attempts if attempt.outcome not in {"succeeded", "running"}]
+    ended = [attempt for attempt in run.attempts if attempt.outcome not in {"succeeded", "running", "membership"}]
     spent = [attempt.duration_s for attempt in ended if attempt.duration_s is not None]
-    if not ended:
+    if not ended and not told:
         return
     if spent:
         told.append(f"{duration(sum(spent))} in {count(len(ended), 'attempt')} that did not succeed")

@@ -1,0 +1,243 @@
+"""From what was decided to a `Cause`: kind, who, when, and the records that prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jobtape.diagnose import evidence
+from jobtape.diagnose.clocks import Clocks
+from jobtape.diagnose.facts import Agent, Point, Worker
+from jobtape.diagnose.failure_text import FailureText, crash_location
+from jobtape.diagnose.model import Cause
+from jobtape.diagnose.nodes import Signalled, Silent
+from jobtape.diagnose.signatures import signature_of
+from jobtape.diagnose.suspects import OWN, Suspect
+
+FEW = 4
+"""How many victims and stopped ranks a verdict cites."""
+
+_FATAL = (
+    ("Segmentation fault", "SIGSEGV"),
+    ("Aborted", "SIGABRT"),
+    ("Bus error", "SIGBUS"),
+    ("Floating", "SIGFPE"),
+    ("Illegal instruction", "SIGILL"),
+)
+"""Headlines of faulthandler and the signals they stand for."""
+
+
+def of_rank(first: Suspect, suspects: Sequence[Suspect], confidence: str) -> Cause:
+    """A rank's own failure."""
+    worker = first.worker
+    crashed = has_crashed(worker)
+    location = worker.error.location if worker.error is not None else None
+    if location is None and crashed:
+        location = crash_location(worker.stack)
+    references = evidence.of_failure(worker, first.signal)
+    references += [evidence.said(s.worker) for s in suspects if s.role in ("collateral", "independent")][:FEW]
+    references += [evidence.of_stop(s.worker) for s in suspects if s.role == "stopped"][:FEW]
+    return Cause(
+        kind=kind_of(first),
+        exit_code=worker.exit_code,
+        signal=first.signal or (fatal_signal(worker) if crashed else None),
+        time=_fault_time(first),
+        detected=detected(suspects),
+        confidence=confidence,
+        evidence=evidence.listed(references),
+        **_process(first),
+        **_words(worker.error, location),
+    )
+
+
+def of_absent_rank(
+    absent: Suspect, kind: str, failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks
+) -> Cause:
+    """A rank that the others waited for: it left early, or stalled."""
+    worker = absent.worker
+    left = kind == "left_early"
+    references = [
+        evidence.cite(worker.end, f"{evidence.who(worker)} exited with {worker.exit_code}"),
+        evidence.of_stop(worker),
+    ]
+    references += [r for s in failed for r in (*evidence.of_failure(s.worker, s.signal)[:1], evidence.said(s.worker))][
+        : 2 * FEW
+    ]
+    if worker.start is not None:
+        references.append(evidence.cite(worker.start, f"process {worker.pid} was started as {evidence.who(worker)}"))
+    return Cause(
+        kind=kind,
+        exit_code=worker.exit_code if left else None,
+        time=clocks.at(absent.clock, worker.end) if left else None,
+        detected=detected(suspects),
+        confidence="likely" if left and worker.end is not None else "suspected",
+        evidence=evidence.listed(references),
+        location=crash_location(worker.stack) if worker.stack else None,
+        **_process(absent),
+    )
+
+
+def of_several(candidates: Sequence[Suspect], suspects: Sequence[Suspect]) -> Cause:
+    """Several ranks failed of their own causes, and nothing proves which was first: only what they share is said."""
+    errors = [s.worker.error for s in candidates]
+    kinds = {kind_of(s) for s in candidates}
+    references = [r for s in candidates for r in evidence.of_failure(s.worker, s.signal)[:3]]
+    ranks = sorted(s.worker.rank for s in candidates if s.worker.rank is not None)
+    told = (
+        f"ranks {', '.join(map(str, ranks[:8]))}{' …' if len(ranks) > 8 else ''}"
+        if ranks
+        else f"{len(candidates)} workers"
+    )
+    return Cause(
+        kind=kinds.pop() if len(kinds) == 1 else "unknown",
+        host=_shared(s.host for s in candidates),
+        exit_code=_shared(s.worker.exit_code for s in candidates),
+        signal=_shared(s.signal for s in candidates),
+        error_type=_shared(error.error_type if error else None for error in errors),
+        message=_shared(error.message if error else None for error in errors),
+        location=_shared(error.location if error else None for error in errors),
+        detected=detected(suspects),
+        confidence="likely" if not kinds and candidates[0].ending == OWN else "unknown",
+        evidence=evidence.listed(references),
+        note=f"{told} failed, and nothing proves which was first",
+    )
+
+
+def of_victims(failed: Sequence[Suspect], suspects: Sequence[Suspect]) -> Cause:
+    """Every rank that failed says that another one went away, and no other failure is on the record."""
+    references = [r for s in failed for r in (*evidence.of_failure(s.worker, s.signal)[:1], evidence.said(s.worker))]
+    return Cause(
+        kind="unknown",
+        detected=detected(suspects),
+        evidence=evidence.listed(references),
+        note="each rank that failed says that another one went away, and no other failure is on the record",
+    )
+
+
+def of_signal(told: Sequence[Signalled], suspects: Sequence[Suspect], confidence: str) -> Cause:
+    """An agent was told to stop, from outside."""
+    first = told[0]
+    references = [
+        evidence.cite(t.member.agent.signal_at, f"the agent on {t.member.agent.host} got {t.member.agent.signal}")
+        for t in told[:FEW]
+    ]
+    references += [evidence.of_stop(s.worker) for s in suspects if s.role == "stopped"][:FEW]
+    references += [r for s in suspects if s.failed for r in evidence.of_failure(s.worker, s.signal)[:1]][:FEW]
+    agent = first.member.agent
+    return Cause(
+        kind="preempted",
+        host=agent.host,
+        signal=agent.signal,
+        time=first.time,
+        detected=first.time,
+        confidence=confidence,
+        evidence=evidence.listed(references),
+    )
+
+
+def of_silence(node: Silent, suspects: Sequence[Suspect]) -> Cause:
+    """A node's records stop without an end, and others failed or went on without it."""
+    agent = node.member.agent
+    victims = [s for s in suspects if s.role == "collateral"]
+    references = [evidence.cite(agent.last, last_sign(agent))]
+    references += [
+        r for s in victims[:FEW] for r in (*evidence.of_failure(s.worker, s.signal)[:1], evidence.said(s.worker))
+    ]
+    return Cause(
+        kind="node_lost",
+        host=agent.host,
+        time=node.due,
+        detected=detected([s for s in suspects if s.member is not node.member]),
+        # An absence is at most suspected; that others say a peer went away is a record.
+        confidence="likely" if any(s.signature is not None for s in victims) else "suspected",
+        evidence=evidence.listed(references),
+    )
+
+
+def last_sign(agent: Agent) -> str:
+    """What the last record of an agent without an end says."""
+    beat = agent.beat_s
+    rhythm = f"; until then it had sent a heartbeat every {beat:.1f} s" if beat is not None else ""
+    return f"the last sign of life of {agent.host}: its records end here, without an end{rhythm}"
+
+
+def of_agent(error: FailureText | None, agent: Agent, point: Point | None, clocks: Clocks) -> Cause:
+    """An agent raised an exception of its own."""
+    time = clocks.at(agent.clock, point)
+    own = error is not None and signature_of(error) is None
+    said = evidence.first_words(error) if error is not None else "no reason given"
+    return Cause(
+        kind="agent_error",
+        host=agent.host,
+        pid=agent.pid,
+        time=time,
+        detected=time,
+        confidence="certain" if own else "suspected",
+        evidence=evidence.listed([evidence.cite(point, f"the agent on {agent.host} failed: {said}")]),
+        **_words(error, error.location if error is not None else None),
+    )
+
+
+def _process(suspect: Suspect) -> dict[str, Any]:
+    worker = suspect.worker
+    return {
+        "rank": worker.rank,
+        "local_rank": worker.local_rank,
+        "host": suspect.host or None,
+        "pid": worker.pid,
+        "stack": worker.stack or None,
+        "note": worker.note or None,
+    }
+
+
+def _words(error: FailureText | None, location: str | None) -> dict[str, Any]:
+    if error is None:
+        return {"location": location}
+    return {
+        "error_type": error.error_type,
+        "message": error.message,
+        "traceback": error.traceback,
+        "location": location,
+    }
+
+
+def _shared(values: Iterable[Any]) -> Any:
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+def _fault_time(suspect: Suspect) -> float | None:
+    return suspect.earliest if suspect.exact or suspect.worker.fault is not None else None
+
+
+def has_crashed(worker: Worker) -> bool:
+    """Whether faulthandler saw the process crash, not only being stopped."""
+    return worker.stack.startswith("Fatal Python error")
+
+
+def fatal_signal(worker: Worker) -> str | None:
+    """The signal that faulthandler's headline stands for."""
+    headline = worker.stack.partition("\n")[0]
+    return next((name for words, name in _FATAL if words in headline), None)
+
+
+def kind_of(suspect: Suspect) -> str:
+    """Which kind of failure a worker's end was."""
+    worker = suspect.worker
+    if suspect.signal == "SIGKILL" and worker.oom_kills > 0 and worker.stop is None:
+        return "oom_kill"
+    # A signal that the agent sent to a worker that had failed before is not how it failed.
+    if suspect.signal is not None and worker.stop is None:
+        return "signal"
+    if worker.exit_call:
+        return "exit_code"
+    if worker.error is not None and worker.error.headline:
+        return "exception"
+    if worker.exit_code not in (None, 0):
+        return "exit_code" if worker.exit_code is not None and worker.exit_code > 0 else "signal"
+    return "signal" if has_crashed(worker) and fatal_signal(worker) is not None else "unknown"
+
+
+def detected(suspects: Sequence[Suspect]) -> float | None:
+    """When an agent first showed that it had noticed a failure."""
+    return min((time for s in suspects if (time := s.noticed) is not None), default=None)

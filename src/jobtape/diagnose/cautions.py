@@ -1,0 +1,150 @@
+"""What a reader of the answer should know besides: damage, losses, odd clocks, trouble at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobtape.diagnose import evidence
+from jobtape.diagnose.attempts import Group, History, Member
+from jobtape.diagnose.clocks import Clocks
+from jobtape.diagnose.facts import Agent, FileFacts
+from jobtape.diagnose.model import Attempt, Loss, Warning_
+
+
+def warnings_of(
+    files: Sequence[FileFacts], agents: Sequence[Agent], past: History, attempts: Sequence[Attempt], clocks: Clocks
+) -> list[Warning_]:
+    """The warnings of a run, the gravest first."""
+    found: list[Warning_] = []
+    for file in files:
+        if file.damaged_lines:
+            lines = "line" if file.damaged_lines == 1 else "lines"
+            detail = f" ({evidence.one_line(file.damage)})" if file.damage else ""
+            found.append(_warn("damaged_file", f"{file.name}: {file.damaged_lines} {lines} could not be read{detail}"))
+        if file.events_missing:
+            found.append(_warn("lost_events", f"{file.name}: {file.events_missing} records are missing"))
+    for host, skew in clocks.skews.items():
+        ahead = "ahead of" if skew > 0 else "behind"
+        found.append(
+            _warn(
+                "clock_skew",
+                f"the clock of {host} is {abs(skew):.1f} s {ahead} the first node's; its times were corrected",
+            )
+        )
+    found += _teardown(agents)
+    found += _spares(past)
+    for attempt, group in zip(attempts, past.groups):
+        found += _of_attempt(attempt, group, clocks)
+    found += _ambiguous(agents)
+    return found
+
+
+def _warn(kind: str, text: str) -> Warning_:
+    return Warning_(kind=kind, text=text)
+
+
+def _teardown(agents: Sequence[Agent]) -> list[Warning_]:
+    found = []
+    for agent in agents:
+        for text, place in agent.troubles:
+            found.append(
+                _warn(
+                    "teardown",
+                    f"after its workers had ended, the agent on {agent.host} {text}: {evidence.cite(place, '')}".rstrip(),
+                )
+            )
+        stint = agent.current
+        if stint is not None and stint.succeeded is not None and agent.ended == "FAILED":
+            what = (
+                f"got {agent.signal}"
+                if agent.signal
+                else f"failed: {agent.error.headline if agent.error else 'no reason given'}"
+            )
+            found.append(
+                _warn(
+                    "teardown", f"after its workers had succeeded, the agent on {agent.host} {evidence.one_line(what)}"
+                )
+            )
+    return found
+
+
+def _spares(past: History) -> list[Warning_]:
+    found = []
+    for member in past.spares:
+        error = member.stint.rendezvous_error or (member.agent.error if member.is_last else None)
+        if error is not None:
+            found.append(
+                _warn("spare_error", f"the agent on {member.agent.host} waited for a round that formed without it, and failed: "
+                                     f"{evidence.one_line(error.headline)}")
+            )  # fmt: skip
+    return found
+
+
+def _of_attempt(attempt: Attempt, group: Group, clocks: Clocks) -> list[Warning_]:
+    found = []
+    ended_well = sorted({m.agent.host for m in group.members if m.stint.succeeded is not None})
+    if attempt.outcome in ("failed", "stopped") and ended_well:
+        hosts = ", ".join(ended_well[:5])
+        found.append(
+            _warn("partial_failure", f"attempt {attempt.index} {attempt.outcome}, but workers on {hosts} ended well")
+        )
+    for member in group.members:
+        agent, stint = member.agent, member.stint
+        if attempt.outcome == "succeeded" and stint.succeeded is None and not agent.alive:
+            kind = "partial_failure" if agent.live_tape else "missing_end"
+            says = f"attempt {attempt.index} succeeded, but how the workers on {agent.host} ended is not on the record"
+            found.append(_warn(kind, says))
+        outlived = _outlived_s(member, clocks)
+        if outlived is not None and outlived > 1.0:
+            found.append(
+                _warn(
+                    "orphan_workers",
+                    f"workers on {agent.host} lived on for {outlived:.1f} s or more after their agent's last record",
+                )
+            )
+    size = group.group_world_size
+    if size is not None and group.has_workers and len(group.members) < size:
+        missing = size - len(group.members)
+        found.append(
+            _warn(
+                "missing_node",
+                f"attempt {attempt.index} ran on {size} nodes; of {missing} of them there are no records",
+            )
+        )
+    return found
+
+
+def _outlived_s(member: Member, clocks: Clocks) -> float | None:
+    """How long workers lived on after the last record of an agent that has no end."""
+    agent = member.agent
+    if not member.is_last or agent.ended or agent.closed or agent.alive:
+        return None
+    last = clocks.at(agent.clock, agent.last)
+    lives = [clocks.at(agent.clock, worker.last) for worker in member.stint.workers]
+    known = [life for life in lives if life is not None]
+    return max(known) - last if known and last is not None else None
+
+
+def _ambiguous(agents: Sequence[Agent]) -> list[Warning_]:
+    seen: dict[tuple[str, int | None, str, int], int] = {}
+    for agent in agents:
+        if agent.pid is not None:
+            key = (agent.host, agent.pid, agent.boot_id, agent.pid_start)
+            seen[key] = seen.get(key, 0) + 1
+    return [
+        _warn(
+            "ambiguous_node",
+            f"{count} agents have the host name {key[0]} and the process id {key[1]}; they were told apart by their records",
+        )
+        for key, count in seen.items()
+        if count > 1
+    ]
+
+
+def loss_of(files: Sequence[FileFacts]) -> Loss:
+    """How much of the record is missing."""
+    return Loss(
+        events_missing=sum(file.events_missing for file in files),
+        damaged_lines=sum(file.damaged_lines for file in files),
+        files=len(files),
+    )
