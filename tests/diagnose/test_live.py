@@ -223,9 +223,11 @@ def test_workers_without_an_agent():
     assert ("failed", [("exit_code", 1)], 4) == (code["state"], causes(code), code["attempts"][0]["cause"]["exit_code"])
     crash = job(lambda w: w.close(30), lambda w: w.stood(("/srv/t.py", 8, "f"), fatal="Segmentation fault"))
     cause = crash["attempts"][0]["cause"]
-    assert ("signal", 1, "SIGSEGV", "/srv/t.py:8", "likely") == tuple(cause[k] for k in ("kind", "rank", "signal", "location", "confidence"))
+    assert ("signal", 1, "SIGSEGV", "/srv/t.py:8", "certain") == tuple(cause[k] for k in ("kind", "rank", "signal", "location", "confidence"))
     gone = job(lambda w: w.close(30), lambda w: w)
-    assert "lost" == gone["state"]
+    assert ("lost", [("unknown", 1)], "suspected") == (gone["state"], causes(gone), gone["attempts"][0]["cause"]["confidence"])
+    killed = job(lambda w: w.error(20, "RuntimeError", PEER_CLOSED).close(21), lambda w: w)
+    assert ("failed", [("unknown", 1)], {0: "collateral", 1: "first"}) == (killed["state"], causes(killed), roles(killed["attempts"][0]))
 
 
 def test_a_requeued_job_without_an_agent():

@@ -53,13 +53,13 @@ def of_rank(first: Suspect, suspects: Sequence[Suspect], confidence: str) -> Cau
 def of_absent_rank(
     absent: Suspect, kind: str, failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks
 ) -> Cause:
-    """A rank that the others waited for: it left early, or stalled."""
+    """A rank that the others waited for: it left early, stalled, or vanished."""
     worker = absent.worker
     left = kind == "left_early"
-    references = [
-        evidence.cite(worker.end, f"{evidence.who(worker)} exited with {worker.exit_code}"),
-        evidence.of_stop(worker),
-    ]
+    references = [evidence.cite(worker.end, f"{evidence.who(worker)} {evidence.how_it_ended(worker, absent.signal)}")]
+    references.append(evidence.of_stop(worker))
+    if worker.end is None and kind == "unknown":
+        references.append(evidence.cite(worker.last, f"the last record of {evidence.who(worker)}: its tape has no end"))
     references += [r for s in failed for r in (*evidence.of_failure(s.worker, s.signal)[:1], evidence.said(s.worker))][
         : 2 * FEW
     ]

@@ -118,7 +118,8 @@ def _outcome(group: Group, suspects: Sequence[Suspect], cause: Cause | None, sam
     if cause is not None:
         if cause.kind == "preempted":
             return "stopped"
-        if cause.kind == "node_lost" and not any(s.failed for s in suspects) and not same_launch:
+        vanished = cause.kind == "node_lost" or bool(group.processes)
+        if vanished and not any(s.failed for s in suspects) and not same_launch:
             return "lost"
         return "failed"
     if any(m.stint.succeeded is not None for m in group.members):

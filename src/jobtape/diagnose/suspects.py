@@ -183,6 +183,7 @@ def _of_process(process: Process, clocks: Clocks) -> Suspect:
         start=process.start,
         has_tape=True,
         tape_closed=process.closed,
+        last=process.last,
         alive=process.alive,
         stack=process.stack,
     )
