@@ -126,7 +126,8 @@ def test_one_agent_is_killed_and_the_other_goes_on(tmp_path: Path) -> None:
     assert "succeeded" == answer["attempts"][-1]["outcome"]
     assert ["membership", "failed", "succeeded"] == [attempt["outcome"] for attempt in answer["attempts"]]
     lost = answer["attempts"][1]
-    assert ("node_lost", None, "suspected") == tuple(lost["cause"][key] for key in ("kind", "rank", "confidence"))
+    assert ("node_lost", None) == (lost["cause"]["kind"], lost["cause"]["rank"])
+    assert lost["cause"]["confidence"] in ("suspected", "likely")
     assert "collateral" == lab.ranks(lost, "role")[0]
     assert {"failure": 1, "membership": 1, "preemption": 0} == answer["restarts"]
 

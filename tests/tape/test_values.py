@@ -33,6 +33,18 @@ class Loud:
         raise RuntimeError("no")
 
 
+class Hostile(dict):  # type: ignore[type-arg]
+    """A container whose own methods raise."""
+
+    def __len__(self) -> int:
+        raise RuntimeError("no")
+
+    def __iter__(self) -> Any:
+        raise RuntimeError("no")
+
+    __repr__ = keys = values = items = __iter__
+
+
 def through_json(value: Any) -> Any:
     """Encode, write as strict JSON, read, decode."""
     text = json.dumps(encode_value(value), allow_nan=False)
@@ -76,6 +88,10 @@ def test_what_json_cannot_hold_has_a_form(value: Any, encoded: Any) -> None:
         (Decimal("1.50"), "Decimal('1.50')"),
         (Loud(), "<Loud: its repr raised RuntimeError>"),
         (True, True),
+        (Hostile(a=1), "<Hostile: its repr raised RuntimeError>"),
+        (type("Text", (str,), {"__str__": Loud.__repr__})("x"), "x"),
+        (type("Number", (int,), {"__int__": Loud.__repr__})(7), 7),
+        (type("Kindless", (), {"__class__": property(Loud.__repr__), "__repr__": lambda self: "?"})(), "?"),
     ],
 )
 def test_other_values_become_plain(value: Any, encoded: Any) -> None:
@@ -178,6 +194,11 @@ def test_keys_become_text_and_colliding_ones_are_both_kept() -> None:
 def test_metadata_that_is_no_dict_is_kept_under_a_name(metadata: Any) -> None:
     """An event is kept whatever stands in it."""
     assert {"metadata": metadata} == encode_metadata(metadata)
+
+
+def test_metadata_of_a_hostile_class_is_kept() -> None:
+    """Its items are read past its own methods."""
+    assert {"a": 1} == encode_metadata(Hostile(a=1))
 
 
 @pytest.mark.parametrize(

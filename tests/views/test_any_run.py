@@ -94,7 +94,7 @@ run = st.builds(
 def test_any_run_can_be_shown(told, width, full):
     """Whatever the values, every view of a run makes printable lines, and a first sentence."""
     assert sentence(told).isprintable()
-    for page in (verdict(told, full=full), attempts(told, full=full), table([RunRow("name", "id", told)])):
+    for page in (verdict(told, full=full), attempts(told, full=full), table([RunRow("name", "id", told)], now=0.0)):
         stream = Terminal()
         show(page, stream, {"COLUMNS": str(width)})
         lines = stream.getvalue().split("\n")

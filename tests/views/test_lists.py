@@ -8,7 +8,10 @@ from jobtape.importers.onto_tape import ImportReport
 from jobtape.views.findings import Finding, findings, findings_json
 from jobtape.views.imported import imported
 from jobtape.views.runs import RunRow, row_json, table
-from tests.views.runs_to_show import a_run
+from tests.views.runs_to_show import START, a_run
+
+
+NOW = START + 3600
 
 
 def test_runs_in_a_pipe(text):
@@ -17,12 +20,18 @@ def test_runs_in_a_pipe(text):
         "RUN   STATE   STARTED (UTC)        DURATION  NODES  WORLD  RESTARTS  PRODUCTIVE\n"
         "demo  failed  2026-02-28 19:05:14     2.8 s      1      4         0           -\n"
     )
-    assert expected == text(table([RunRow("demo", "demo", a_run())]))
+    assert expected == text(table([RunRow("demo", "demo", a_run())], now=NOW))
+
+
+def test_a_running_run_lasts_until_now(text):
+    """The last record of a run that is still going is not its end."""
+    run = a_run(state="running", ended=START + 5)
+    assert "1 h 00 min" in text(table([RunRow("demo", "demo", run)], now=NOW))
 
 
 def test_hostile_run_ids_are_shown_with_the_name_to_ask_for(text):
     """The directory's name comes first, as it can be typed; the id is shown as it was, escaped."""
-    said = text(table([RunRow("x~0cfd1c96cb", "../..\x1b[2J\n", a_run())]))
+    said = text(table([RunRow("x~0cfd1c96cb", "../..\x1b[2J\n", a_run())], now=NOW))
     assert "x~0cfd1c96cb (../..\\x1b[2J)" in said
 
 
@@ -33,7 +42,7 @@ def test_trouble_with_a_run_is_said_below(text):
         RunRow("demo", "demo", a_run(loss=Loss(damaged_lines=2))),
     ]
     assert ["warning: bad: cannot read bad/x.jsonl", "warning: demo: incomplete record; jobtape why says more"] == text(
-        table(rows)
+        table(rows, now=NOW)
     ).splitlines()[3:]
 
 

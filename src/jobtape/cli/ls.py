@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -38,7 +39,7 @@ def command(limit: int | None, directory: str | None, as_json: bool) -> int:
     else:
         from jobtape.views.page import show
 
-        show(table(rows, hidden=len(runs) - len(rows)))
+        show(table(rows, now=time.time(), hidden=len(runs) - len(rows)))
     return 0
 
 

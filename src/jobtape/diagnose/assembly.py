@@ -161,6 +161,8 @@ def describe_end(worker: Worker, process: Process, *, same_clock: bool = True) -
     if process.error is not None and process.error_at is not None:
         worker.fault = when(process.error_at) or worker.fault
         worker_said(worker, process.error_at, process.error, FROM_ITSELF)
+    elif worker.error is not None and worker.error.error_type is not None:
+        pass  # torch's error file has an exception: how the process then left (multiprocessing calls sys.exit) adds nothing
     elif process.exit_call and process.exit_code != 0 and process.exit_at is not None:
         worker.exit_call = process.exit_call
         worker.fault = when(process.exit_at) or worker.fault

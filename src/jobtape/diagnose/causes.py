@@ -34,6 +34,7 @@ def of_rank(first: Suspect, suspects: Sequence[Suspect], confidence: str) -> Cau
     location = worker.error.location if worker.error is not None else None
     if location is None and crashed:
         location = crash_location(worker.stack)
+    words = _words(worker.error, location)
     references = evidence.of_failure(worker, first.signal)
     references += [evidence.said(s.worker) for s in suspects if s.role in ("collateral", "independent")][:FEW]
     references += [evidence.of_stop(s.worker) for s in suspects if s.role == "stopped"][:FEW]
@@ -46,7 +47,7 @@ def of_rank(first: Suspect, suspects: Sequence[Suspect], confidence: str) -> Cau
         confidence=confidence,
         evidence=evidence.listed(references),
         **_process(first),
-        **_words(worker.error, location),
+        **{**words, "traceback": words.get("traceback") or (worker.stack if crashed else None)},
     )
 
 

@@ -34,7 +34,8 @@ def _attempt(index: int, group: Group, following: Group | None, clocks: Clocks, 
     if group.unseen:
         return _unseen(index, group, following)
     same_launch = following is not None and following.launch == group.launch
-    nodes = tuple(name for name in dict.fromkeys(names.get(id(m.agent), m.agent.host) for m in group.members) if name)
+    called = dict.fromkeys(names.get(id(m.agent), m.agent.host) for m in group.members)
+    nodes = tuple(name for name in called if name)
     if not group.has_workers:
         cause = judge_incomplete(group, clocks)
         running = cause is None and any(m.agent.alive for m in group.members)
@@ -52,7 +53,7 @@ def _attempt(index: int, group: Group, following: Group | None, clocks: Clocks, 
     started = _earliest(_worker_starts(group, suspects, clocks))
     ended = None if outcome == "running" else _latest(_ends(group, suspects, clocks))
     if not nodes:
-        nodes = tuple(dict.fromkeys(s.host for s in suspects))
+        nodes = tuple(host for host in dict.fromkeys(s.host for s in suspects) if host)
     return Attempt(
         index=index,
         round=group.round,

@@ -42,7 +42,7 @@ def encode_metadata(metadata: Any) -> dict[str, Any]:
     if not isinstance(metadata, dict):
         return {"metadata": encode_value(metadata)}
     encoded: dict[str, Any] = {}
-    for key, value in list(metadata.items()):
+    for key, value in list(dict.items(metadata)):
         encoded[_free_key(_key_text(key), encoded)] = encode_value(value)
     return encoded
 
@@ -56,24 +56,29 @@ def decode_value(value: Any) -> Any:
 
 
 def plain_text(value: Any) -> str:
-    """Text for a field that must be text: other types by `str`, lone surrogates as ``\\udcXX`` in letters."""
-    if isinstance(value, Enum):
-        value = value.value
-    if isinstance(value, str):
-        text = str.__str__(value)
-    elif value is None:
-        text = ""
-    else:
+    """Text for a field that must be text: other types by `repr`, lone surrogates as ``\\udcXX`` in letters."""
+    try:
+        if isinstance(value, Enum):
+            value = value.value
+        text = str.__str__(value) if isinstance(value, str) else "" if value is None else _bounded_repr(value)
+    except Exception:  # noqa: BLE001 - as in `_encode`
         text = _bounded_repr(value)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _encode(value: Any, depth: int, budget: list[int]) -> Any:
+    try:
+        return _encode_by_type(value, depth, budget)
+    except Exception:  # noqa: BLE001 - code of the value's own may have run, and raise anything
+        return _encode_text(_bounded_repr(value))
+
+
+def _encode_by_type(value: Any, depth: int, budget: list[int]) -> Any:
     budget[0] -= 1
     if value is None or value is True or value is False:
         return value
     if isinstance(value, Enum):
-        return _encode(value.value, depth, budget) if depth else _bounded_repr(value)
+        return _encode(value.value, depth - 1, budget) if depth else _encode_text(_bounded_repr(value))
     if isinstance(value, str):
         return _encode_text(str.__str__(value))
     if isinstance(value, int):
@@ -86,10 +91,7 @@ def _encode(value: Any, depth: int, budget: list[int]) -> Any:
         if isinstance(value, dict):
             return _encode_dict(value, depth, budget)
         return [_encode(item, depth - 1, budget) for item in tuple(value)]
-    try:
-        return _encode_object(value)
-    except Exception:  # noqa: BLE001 - any code of the value's own may have run
-        return _encode_text(_bounded_repr(value))
+    return _encode_object(value)
 
 
 def _encode_text(text: str) -> Any:
@@ -116,7 +118,7 @@ def _encode_float(number: float) -> Any:
 
 def _encode_dict(value: dict[Any, Any], depth: int, budget: list[int]) -> Any:
     encoded: dict[str, Any] = {}
-    for key, item in list(value.items()):
+    for key, item in list(dict.items(value)):
         encoded[_free_key(_key_text(key), encoded)] = _encode(item, depth - 1, budget)
     if any(key.startswith("$") for key in encoded):
         return {"$dict": [[key, item] for key, item in encoded.items()]}
@@ -149,13 +151,9 @@ def _bounded_repr(value: Any) -> str:
 
 def _key_text(key: Any) -> str:
     """The text `json.dumps` gives the keys it takes; a bounded repr for others."""
-    if isinstance(key, Enum):
-        key = key.value
-    if isinstance(key, str):
-        return plain_text(key)
     if key is None or key is True or key is False:
         return {None: "null", True: "true", False: "false"}[key]
-    return plain_text(_bounded_repr(key))
+    return plain_text(key)
 
 
 def _free_key(key: str, taken: dict[str, Any]) -> str:

@@ -71,7 +71,8 @@ class Writer:
         line = _encoded(header)
         self._fd, self.path = _create(directory, header)
         try:
-            self._put(line, -1)
+            if _os_write(self._fd, line) != len(line):
+                raise OSError(errno.ENOSPC, "no space for a header", str(self.path))
         except OSError:
             os.close(self._fd)
             _unlink(self.path)
@@ -303,16 +304,16 @@ class Writer:
         A signal handler may raise an ``OSError`` of its own (``TimeoutError``) right behind a write that went well;
         then the traceback goes on into the handler and the number stays taken.
         """
-        if seq >= 0 and (error.__traceback__ is None or error.__traceback__.tb_next is None):
+        if error.__traceback__ is None or error.__traceback__.tb_next is None:
             self._spare.append(seq)
 
     def _forget_parent(self) -> None:
         self._fd = -1
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self._open_fd >= 0:
             try:
-                os.close(self._open_fd)
+                close(self._open_fd)
             except OSError:
                 pass
 

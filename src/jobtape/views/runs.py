@@ -29,8 +29,14 @@ class RunRow:
     trouble: str = ""
 
 
-def table(rows: Sequence[RunRow], *, hidden: int = 0) -> Page:
-    """The list as a table, oldest first, with what is wrong with a run's record below it."""
+def table(rows: Sequence[RunRow], *, now: float, hidden: int = 0) -> Page:
+    """The list as a table, oldest first, with what is wrong with a run's record below it.
+
+    Args:
+        rows: the runs.
+        now: unix time, up to which the running ones have lasted.
+        hidden: how many older ones are left out.
+    """
     page = Page()
     if hidden:
         page.line((f"{count(hidden, 'older run')} not shown", "dim"))
@@ -39,7 +45,7 @@ def table(rows: Sequence[RunRow], *, hidden: int = 0) -> Page:
     shared = zones.pop() if len(zones) == 1 else ""
     started = f"STARTED ({shared})" if shared else "STARTED"
     headings = ("RUN", "STATE", started, "DURATION", "NODES", "WORLD", "RESTARTS", "PRODUCTIVE")
-    page.grid(Grid(headings, [cells(row, shared) for row in rows], NUMBERS))
+    page.grid(Grid(headings, [cells(row, shared, now) for row in rows], NUMBERS))
     for row in rows:
         if row.run is None:
             page.line(("warning: ", "yellow"), f"{label(row)}: {brief(row.trouble, 400)}")
@@ -54,17 +60,20 @@ def label(row: RunRow) -> str:
     return name if row.run_id == row.name else f"{name} ({brief(row.run_id, 60) or 'no id'})"
 
 
-def cells(row: RunRow, zone: str) -> list[Piece]:
+def cells(row: RunRow, zone: str, now: float) -> list[Piece]:
     """One line of the table; the zone that all times share stands in the heading."""
     run = row.run
     if run is None:
         return [label(row), ("unreadable", "red"), *["-"] * 6]
+    lasted = run.wall_s
+    if run.state == "running" and run.started is not None:
+        lasted = max(now - run.started, 0.0)
     restarts = run.restarts.failure + run.restarts.membership + run.restarts.preemption
     return [
         (label(row), "bold"),
         (run.state, STATE_STYLES.get(run.state, "")),
         moment(run.started).removesuffix(f" {zone}") if run.started is not None else "-",
-        duration(run.wall_s) if run.wall_s is not None else "-",
+        duration(lasted) if lasted is not None else "-",
         f"{run.nodes:,}",
         f"{run.world_size:,}" if run.world_size is not None else "-",
         f"{restarts:,}",

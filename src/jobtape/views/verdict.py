@@ -101,7 +101,7 @@ def summary(run: Run) -> list[Piece]:
     if run.world_size is not None:
         told.append(f", {count(run.world_size, 'rank')}")
     if run.started is not None:
-        told.append(f", {span(run.started, run.ended)}")
+        told.append(f", {span(run.started, run.ended if run.state != 'running' else None)}")
     return told
 
 
