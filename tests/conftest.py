@@ -23,6 +23,16 @@ hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("defa
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Let test modules import torch as it is without jobtape, or ours would be compared with ours."""
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    try:
+        return (yield)
+    finally:
+        del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
+
+
 def pytest_collection_modifyitems(items):
     """Skip what needs torch where torch is not installed."""
     if importlib.util.find_spec("torch") is None:

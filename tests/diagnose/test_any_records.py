@@ -12,7 +12,8 @@ from jobtape.diagnose.model import to_json
 from jobtape.diagnose.reconstruct import diagnose
 from jobtape.tape.reader import TapeFile, read_tape
 from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, Other, RdzvRecord
-from tests.diagnose.lab import PEER_CLOSED, Agent, Node, Worker, raised
+from tests.diagnose.lab import PEER_CLOSED, Node, raised
+from tests.diagnose.live import Agent, Worker
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -76,11 +77,16 @@ def live_job():
     """A live job of two agents, a failure, a restart, and workers' tapes."""
     a = Agent("node-a", 10).start(1, [0, 1], [200, 201], 0, 0, 2, world=4)
     b = Agent("node-b", 11, boot="boot-b").start(1, [2, 3], [200, 201], 0, 1, 2, world=4)
-    tapes = [b.worker(201).error(19, "ValueError", "x").close(19.5), a.worker(200).error(19.2, "RuntimeError", PEER_CLOSED).close(20)]
+    tapes = [
+        b.worker(201).error(19, "ValueError", "x").close(19.5),
+        a.worker(200).error(19.2, "RuntimeError", PEER_CLOSED).close(20),
+    ]
     b.exit(19.6, 201, 1).stop(19.8, 200).ended(20, failed=[3])
     a.exit(20, 200, 1).stop(20.1, 201).ended(20.2, failed=[0])
     a.start(25, [0, 1], [300, 301], 1, 0, 1).membership(30).stop(30, 300, 301, reason="membership").ended(31, "STOPPED")
-    a.start(32, [0], [400], 2, 0, 1, restarts=1).own(40, "agent.signal", signal="SIGTERM").stop(40, 400, reason="agent_signal").close(41, "signal")
+    a.start(32, [0], [400], 2, 0, 1, restarts=1).own(40, "agent.signal", signal="SIGTERM").stop(
+        40, 400, reason="agent_signal"
+    ).close(41, "signal")
     return [a, b, *tapes]
 
 
@@ -110,11 +116,17 @@ def mangled(file, imported, data):
         if not records:
             break
         at = data.draw(st.integers(0, len(records) - 1))
-        how = data.draw(st.sampled_from(["drop", "drop many", "repeat", "move", "cut", "foreign", "time", "rank", "keep tail"]))
+        how = data.draw(
+            st.sampled_from(["drop", "drop many", "repeat", "move", "cut", "foreign", "time", "rank", "keep tail"])
+        )
         if how == "drop":
             del records[at]
         elif how == "drop many":
-            records = [r for r in records if not data.draw(st.booleans())] if len(records) < 40 else records[: at // 2] + records[at:]
+            records = (
+                [r for r in records if not data.draw(st.booleans())]
+                if len(records) < 40
+                else records[: at // 2] + records[at:]
+            )
         elif how == "repeat":
             records.insert(data.draw(st.integers(0, len(records))), records[at])
         elif how == "move":
@@ -129,7 +141,20 @@ def mangled(file, imported, data):
         elif how == "time":
             records[at] = changed(records[at], time_ns=data.draw(TIMES), mono_ns=data.draw(TIMES))
         elif how == "rank" and isinstance(records[at], EventRecord):
-            key = data.draw(st.sampled_from(["global_rank", "group_rank", "worker_id", "agent_restarts", "hostname", "pid", "exit_code", "attempt"]))
+            key = data.draw(
+                st.sampled_from(
+                    [
+                        "global_rank",
+                        "group_rank",
+                        "worker_id",
+                        "agent_restarts",
+                        "hostname",
+                        "pid",
+                        "exit_code",
+                        "attempt",
+                    ]
+                )
+            )
             records[at] = changed(records[at], metadata={**records[at].metadata, key: data.draw(VALUES)})
     header = file.header if data.draw(st.integers(0, 19)) else None
     return TapeFile(path=file.path, header=header, records=records, lines=lines[: len(records)] + list(range(1000, 1000 + max(len(records) - len(lines), 0))),
@@ -143,14 +168,25 @@ def changed(record, **fields):
     return msgspec.structs.replace(record, **fields)
 
 
-TIMES = st.one_of(st.none(), st.sampled_from([0, -1, 1, 2**63 - 1, -(2**63), 1_772_305_500_000_000_000]), st.integers(1_700_000_000 * 10**9, 1_900_000_000 * 10**9))
+TIMES = st.one_of(
+    st.none(),
+    st.sampled_from([0, -1, 1, 2**63 - 1, -(2**63), 1_772_305_500_000_000_000]),
+    st.integers(1_700_000_000 * 10**9, 1_900_000_000 * 10**9),
+)
 TEXTS = st.one_of(
     st.text(max_size=20),
     st.sampled_from(["SIGTERM", "9", "-11", "node-a", "<NONE>", PEER_CLOSED, "ValueError: x", '{"message": "<NONE>"}', "{", "[]", "Traceback (most recent call last):\n",
                      'Traceback (most recent call last):\n  File "/srv/x.py", line 3, in y\nKeyError: 4\n', raised("KeyError", "'x'", at=3)]),
 )  # fmt: skip
 VALUES = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-5, 10), st.sampled_from([2**31, 2**63, -(2**70), 10**30]), st.floats(), TEXTS),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-5, 10),
+        st.sampled_from([2**31, 2**63, -(2**70), 10**30]),
+        st.floats(),
+        TEXTS,
+    ),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
@@ -235,9 +271,18 @@ def test_no_records_at_all():
 def test_hostile_sizes():
     """Texts of 200 kB and ranks of all kinds go through whole and in a moment."""
     text = "A" * 200_000 + "\n" + 'File "/evil.py", line 1\n' * 1000
-    node = Node().join(0).start(1, [0, 1], [20, 21]).ended(9, 0, 20, 1, raised("ValueError", text, at=8)).ended(9, 1, 21, -15, local_rank=1)
+    node = (
+        Node()
+        .join(0)
+        .start(1, [0, 1], [20, 21])
+        .ended(9, 0, 20, 1, raised("ValueError", text, at=8))
+        .ended(9, 1, 21, -15, local_rank=1)
+    )
     said = to_json(diagnose([node.agent(9).file()]))
     check(said)
-    assert (text, "/srv/train.py:12") == (said["attempts"][0]["cause"]["message"], said["attempts"][0]["cause"]["location"])
+    assert (text, "/srv/train.py:12") == (
+        said["attempts"][0]["cause"]["message"],
+        said["attempts"][0]["cause"]["location"],
+    )
     worker = Worker(RANK="99999999999999999999", WORLD_SIZE="-3").error(5, "ValueError", text)
     check(to_json(diagnose([worker.file()])))

@@ -31,7 +31,9 @@ def test_a_crash_comes_before_its_victims(code):
     node = one_node().failed(43, 0, 200)
     for rank in range(4):
         own = rank == 2
-        node.ended(43, rank, 200 + rank, code if own else 1, None if own else raised("RuntimeError", PEER_CLOSED, at=41))
+        node.ended(
+            43, rank, 200 + rank, code if own else 1, None if own else raised("RuntimeError", PEER_CLOSED, at=41)
+        )
     said = answer(node.agent(44))
     assert [("signal", 2)] == causes(said)
     assert "likely" == said["attempts"][0]["cause"]["confidence"]
@@ -42,28 +44,48 @@ def test_an_exception_comes_before_its_victims_even_when_its_file_is_younger():
     """Error files have whole seconds: a victim's may carry the same second or an earlier look."""
     node = one_node(2)
     node.ended(9, 0, 200, 1, raised("RuntimeError", PEER_CLOSED, at=7))
-    node.ended(9, 1, 201, 1, raised("ZeroDivisionError", "division by zero", (("/srv/a.py", 3), ("/srv/b.py", 44)), at=7), local_rank=1)
+    node.ended(
+        9,
+        1,
+        201,
+        1,
+        raised("ZeroDivisionError", "division by zero", (("/srv/a.py", 3), ("/srv/b.py", 44)), at=7),
+        local_rank=1,
+    )
     said = answer(node.agent(9))
     assert [("exception", 1)] == causes(said)
     cause = said["attempts"][0]["cause"]
-    assert ("ZeroDivisionError", "division by zero", "/srv/b.py:44") == (cause["error_type"], cause["message"], cause["location"])
+    assert ("ZeroDivisionError", "division by zero", "/srv/b.py:44") == (
+        cause["error_type"],
+        cause["message"],
+        cause["location"],
+    )
     assert {0: "collateral", 1: "first"} == roles(said["attempts"][0])
 
 
 def test_independent_failures_in_the_same_second_have_no_first():
     """Two ranks with causes of their own in one second: both are named, neither is guessed."""
     node = one_node(2)
-    node.ended(9, 0, 200, 1, raised("KeyError", "'a'", at=7)).ended(9, 1, 201, 1, raised("ValueError", "b", at=7), local_rank=1)
+    node.ended(9, 0, 200, 1, raised("KeyError", "'a'", at=7)).ended(
+        9, 1, 201, 1, raised("ValueError", "b", at=7), local_rank=1
+    )
     said = answer(node.agent(9))
     cause = said["attempts"][0]["cause"]
-    assert ("exception", None, None, "likely") == (cause["kind"], cause["rank"], cause["error_type"], cause["confidence"])
+    assert ("exception", None, None, "likely") == (
+        cause["kind"],
+        cause["rank"],
+        cause["error_type"],
+        cause["confidence"],
+    )
     assert {0: "independent", 1: "independent"} == roles(said["attempts"][0])
 
 
 def test_independent_failures_seconds_apart_have_a_first():
     """Whole seconds that do not overlap on one host prove an order."""
     node = one_node(2)
-    node.ended(9, 0, 200, 1, raised("KeyError", "'a'", at=7)).ended(9, 1, 201, 1, raised("ValueError", "b", at=3), local_rank=1)
+    node.ended(9, 0, 200, 1, raised("KeyError", "'a'", at=7)).ended(
+        9, 1, 201, 1, raised("ValueError", "b", at=3), local_rank=1
+    )
     said = answer(node.agent(9))
     assert [("exception", 1)] == causes(said)
     assert {0: "independent", 1: "first"} == roles(said["attempts"][0])
@@ -74,7 +96,9 @@ def test_the_same_error_on_every_rank_is_told_without_a_first():
     """A missing module hits all ranks alike: what it was is known, who was first is not."""
     node = one_node(3)
     for rank in range(3):
-        node.ended(9, rank, 200 + rank, 1, raised("ModuleNotFoundError", "No module named 'apex'", at=5), local_rank=rank)
+        node.ended(
+            9, rank, 200 + rank, 1, raised("ModuleNotFoundError", "No module named 'apex'", at=5), local_rank=rank
+        )
     cause = answer(node.agent(9))["attempts"][0]["cause"]
     assert ("exception", None, "ModuleNotFoundError", "No module named 'apex'") == tuple(
         cause[key] for key in ("kind", "rank", "error_type", "message")
@@ -109,7 +133,9 @@ def test_a_lone_sigkill_is_a_signal_and_no_word_of_memory():
     """Without the kernel's word a SIGKILL is a SIGKILL."""
     node = one_node(2).stop(9, 200).failed(9, 1, 201, -9).ended(9, 0, 200, -15).ended(9, 1, 201, -9, local_rank=1)
     cause = answer(node.agent(9))["attempts"][0]["cause"]
-    assert ("signal", 1, "SIGKILL", -9, None) == tuple(cause[k] for k in ("kind", "rank", "signal", "exit_code", "message"))
+    assert ("signal", 1, "SIGKILL", -9, None) == tuple(
+        cause[k] for k in ("kind", "rank", "signal", "exit_code", "message")
+    )
 
 
 def test_a_worker_killed_from_outside_is_not_called_stopped():
@@ -162,8 +188,12 @@ def test_ranks_are_global_on_every_node():
     """A failure on the second node has its global and its local rank, and the first node's rank is its victim."""
     a = Node("node-a", 10).join(0, 0, 0, 2).start(1, [0, 1], [20, 21], world=4)
     b = Node("node-b", 10).join(0, 0, 1, 2).start(1, [2, 3], [20, 21], world=4)
-    b.stop(30, 20).failed(30, 1, 21, 1).ended(30, 2, 20, -15).ended(30, 3, 21, 1, raised("ValueError", "bad", at=29), local_rank=1)
-    a.stop(31, 21).failed(31, 0, 20, 1).ended(31, 0, 20, 1, raised("RuntimeError", PEER_CLOSED, at=30)).ended(31, 1, 21, -15, local_rank=1)
+    b.stop(30, 20).failed(30, 1, 21, 1).ended(30, 2, 20, -15).ended(
+        30, 3, 21, 1, raised("ValueError", "bad", at=29), local_rank=1
+    )
+    a.stop(31, 21).failed(31, 0, 20, 1).ended(31, 0, 20, 1, raised("RuntimeError", PEER_CLOSED, at=30)).ended(
+        31, 1, 21, -15, local_rank=1
+    )
     said = answer(a.agent(32), b.agent(32))
     cause = said["attempts"][0]["cause"]
     assert ("exception", 3, 1, "node-b", 21) == tuple(cause[k] for k in ("kind", "rank", "local_rank", "host", "pid"))
@@ -173,8 +203,14 @@ def test_ranks_are_global_on_every_node():
 
 def test_independent_failures_on_two_hosts_need_more_than_a_second_to_be_ordered():
     """Between hosts an order within the clocks' bound is not claimed."""
+
     def job(gap):
-        a = Node("node-a", 10).join(0, 0, 0, 2).start(1, [0], [20], world=2).ended(30, 0, 20, 1, raised("KeyError", "'a'", at=20))
+        a = (
+            Node("node-a", 10)
+            .join(0, 0, 0, 2)
+            .start(1, [0], [20], world=2)
+            .ended(30, 0, 20, 1, raised("KeyError", "'a'", at=20))
+        )
         b = Node("node-b", 11).join(0, 0, 1, 2).start(1, [1], [21], world=2)
         b.ended(30, 1, 21, 1, raised("ValueError", "b", at=20 + gap))
         return answer(a.agent(31), b.agent(31))["attempts"][0]["cause"]["rank"]

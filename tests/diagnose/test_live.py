@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.diagnose.lab import PEER_CLOSED, Agent, Worker, answer, causes, roles
+from tests.diagnose.lab import PEER_CLOSED, answer, causes, roles
+from tests.diagnose.live import Agent, Worker
 
 
 def running(ranks=2, **fields):
@@ -37,7 +38,11 @@ def test_a_failed_worker_that_was_slow_to_end_is_still_first():
 
 def test_an_error_after_the_agents_signal_is_a_stop():
     """What a worker raises on being stopped is not a failure of its own."""
-    agent = running().exit(5, 201, 3).own(5.1, "worker.stop", attempt=0, rank=0, local_rank=0, pid=200, signal="SIGTERM", reason="failure")
+    agent = (
+        running()
+        .exit(5, 201, 3)
+        .own(5.1, "worker.stop", attempt=0, rank=0, local_rank=0, pid=200, signal="SIGTERM", reason="failure")
+    )
     agent.exit(5.3, 200, 1, stopped=True).ended(5.4, failed=[1]).close(6)
     stopped = agent.worker(200).error(5.2, "KeyboardInterrupt", "")
     said = answer(agent, stopped, agent.worker(201).exit_call(4.9, 3).close(5))
@@ -62,12 +67,18 @@ def test_an_out_of_memory_kill_needs_the_kernels_word(kills, kind):
     """SIGKILL is called what it is unless the kernel counted."""
     agent = running().exit(5, 201, -9, oom_kills=kills).stop(5.1, 200).ended(5.2, failed=[1]).close(6)
     cause = answer(agent)["attempts"][0]["cause"]
-    assert (kind, 1, "SIGKILL", -9, "certain") == tuple(cause[k] for k in ("kind", "rank", "signal", "exit_code", "confidence"))
+    assert (kind, 1, "SIGKILL", -9, "certain") == tuple(
+        cause[k] for k in ("kind", "rank", "signal", "exit_code", "confidence")
+    )
 
 
 def test_a_sigkill_of_the_agents_is_no_out_of_memory_kill():
     """The agent kills who does not end in time; the kernel's counter may have risen for another reason."""
-    agent = running().exit(5, 201, 3).own(5.1, "worker.stop", attempt=0, rank=0, local_rank=0, pid=200, signal="SIGKILL", reason="failure")
+    agent = (
+        running()
+        .exit(5, 201, 3)
+        .own(5.1, "worker.stop", attempt=0, rank=0, local_rank=0, pid=200, signal="SIGKILL", reason="failure")
+    )
     said = answer(agent.exit(35, 200, -9, stopped=True, oom_kills=1).ended(35, failed=[1]).close(36))
     assert [("exit_code", 1)] == causes(said)
     assert {0: "stopped", 1: "first"} == roles(said["attempts"][0])
@@ -76,7 +87,11 @@ def test_a_sigkill_of_the_agents_is_no_out_of_memory_kill():
 def test_a_crash_has_its_python_stack():
     """faulthandler's text tells where."""
     agent = running().exit(5, 201, -11, core=True).stop(5.1, 200).ended(5.2, failed=[1]).close(6)
-    crash = agent.worker(201).stood(("/usr/lib/python3.11/ctypes/__init__.py", 519, "string_at"), ("/srv/train.py", 11, "main"), fatal="Segmentation fault")
+    crash = agent.worker(201).stood(
+        ("/usr/lib/python3.11/ctypes/__init__.py", 519, "string_at"),
+        ("/srv/train.py", 11, "main"),
+        fatal="Segmentation fault",
+    )
     cause = answer(agent, crash)["attempts"][0]["cause"]
     assert ("signal", "SIGSEGV", "/srv/train.py:11") == (cause["kind"], cause["signal"], cause["location"])
 
@@ -86,7 +101,11 @@ def test_who_hung_is_told_by_where_it_stood():
     timeout = "[transport/tcp/unbound_buffer.cc:78] Timed out waiting 6000ms for recv operation to complete"
     agent = running(3).exit(11.1, 200, 1).stop(11.2, 201, 202).ended(11.5, failed=[0]).close(12)
     waiting = ("/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 3252, "all_reduce")
-    wrapper = ("/venv/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py", 367, "wrapper")
+    wrapper = (
+        "/venv/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py",
+        367,
+        "wrapper",
+    )
     tapes = [
         agent.worker(200).error(11.0, "RuntimeError", timeout).close(11.1),
         agent.worker(201).stood(waiting, ("/srv/train.py", 20, "step"), wrapper),
@@ -94,7 +113,9 @@ def test_who_hung_is_told_by_where_it_stood():
     ]
     said = answer(agent, *tapes)
     cause = said["attempts"][0]["cause"]
-    assert ("stall", 2, "/srv/data.py:31", "suspected") == tuple(cause[k] for k in ("kind", "rank", "location", "confidence"))
+    assert ("stall", 2, "/srv/data.py:31", "suspected") == tuple(
+        cause[k] for k in ("kind", "rank", "location", "confidence")
+    )
     assert {0: "collateral", 1: "stopped", 2: "first"} == roles(said["attempts"][0])
 
 
@@ -125,7 +146,11 @@ def test_restarts_of_torchruns_static_rendezvous():
     said = answer(a.close(20), b.close(20), *tapes)
     assert [("exception", 1)] * 2 == causes(said)
     assert [None, None] == [attempt["round"] for attempt in said["attempts"]]
-    assert ([0, 1], 2, {"failure": 1, "membership": 0, "preemption": 0}) == ([a["index"] for a in said["attempts"]], said["nodes"], said["restarts"])
+    assert ([0, 1], 2, {"failure": 1, "membership": 0, "preemption": 0}) == (
+        [a["index"] for a in said["attempts"]],
+        said["nodes"],
+        said["restarts"],
+    )
     assert "likely" == said["attempts"][0]["cause"]["confidence"], "two hosts' clocks prove no half second"
 
 
@@ -133,10 +158,18 @@ def test_torchs_events_and_the_agents_own_are_one_attempt():
     """torch's START events stand before the agent's record of the same workers."""
     agent = Agent()
     for rank in range(2):
-        metadata = {"run_id": "job", "global_rank": rank, "group_rank": 0, "worker_id": str(200 + rank), "hostname": "localhost"}
+        metadata = {
+            "run_id": "job",
+            "global_rank": rank,
+            "group_rank": 0,
+            "worker_id": str(200 + rank),
+            "hostname": "localhost",
+        }
         inner = f'{{"group_world_size": 1, "local_rank": [{rank}], "role_rank": [{rank}], "role_world_size": [2]}}'
         agent.event("torchelastic.worker.status.START", "WORKER", 1, **metadata, metadata=inner, agent_restarts=0)
-    agent.start(1.1, [0, 1], [200, 201], round_=0).exit(9, 200, 0).exit(9, 201, 0).ended(9, "SUCCEEDED").close(9.5, "succeeded")
+    agent.start(1.1, [0, 1], [200, 201], round_=0).exit(9, 200, 0).exit(9, 201, 0).ended(9, "SUCCEEDED").close(
+        9.5, "succeeded"
+    )
     said = answer(agent)
     assert (1, "succeeded", 0, [0, 1], "node-a") == (
         len(said["attempts"]), said["state"], said["attempts"][0]["round"], [r["rank"] for r in said["attempts"][0]["ranks"]],
@@ -157,14 +190,22 @@ def test_a_running_job_after_a_failure():
     """The attempt that failed has its cause, the one that runs has none."""
     agent = running().exit(5, 201, 1).stop(5.1, 200).ended(5.2, failed=[1]).start(6, [0, 1], [300, 301])
     said = answer(agent, alive=[agent.name])
-    assert (["failed", "running"], "running", 1) == ([a["outcome"] for a in said["attempts"]], said["state"], said["restarts"]["failure"])
+    assert (["failed", "running"], "running", 1) == (
+        [a["outcome"] for a in said["attempts"]],
+        said["state"],
+        said["restarts"]["failure"],
+    )
 
 
 def test_a_killed_agent_leaves_orphans():
     """Its tape stops, its workers' go on: lost, and a warning about who lived on."""
     agent = running()
     said = answer(agent, agent.worker(200).close(30), agent.worker(201))
-    assert ("lost", "node_lost", "suspected") == (said["state"], said["attempts"][0]["cause"]["kind"], said["attempts"][0]["cause"]["confidence"])
+    assert ("lost", "node_lost", "suspected") == (
+        said["state"],
+        said["attempts"][0]["cause"]["kind"],
+        said["attempts"][0]["cause"]["confidence"],
+    )
     assert ["orphan_workers"] == [w["kind"] for w in said["warnings"]]
     assert "2026-02-28T19:05:30.000Z" == said["attempts"][0]["ended"]
 
@@ -180,13 +221,24 @@ def test_one_agent_killed_while_the_other_goes_on():
     assert (["node_lost", None], "node-b", "likely") == (
         [c["cause"] and c["cause"]["kind"] for c in said["attempts"]], said["attempts"][0]["cause"]["host"], said["attempts"][0]["cause"]["confidence"],
     )  # fmt: skip
-    assert ({0: "collateral", 1: "unknown"}, "succeeded", 2) == (roles(said["attempts"][0]), said["state"], said["nodes"])
+    assert ({0: "collateral", 1: "unknown"}, "succeeded", 2) == (
+        roles(said["attempts"][0]),
+        said["state"],
+        said["nodes"],
+    )
 
 
 @pytest.mark.parametrize(("signal", "number"), [("SIGTERM", -15), ("SIGINT", -2)])
 def test_a_signal_to_the_whole_process_group(signal, number):
     """A terminal or a scheduler signals agent and workers at once: workers that die of it by themselves did not fail."""
-    agent = running().exit(5, 200, number).own(5.001, "agent.signal", signal=signal).exit(5.1, 201, 1).ended(5.2).close(6, "signal")
+    agent = (
+        running()
+        .exit(5, 200, number)
+        .own(5.001, "agent.signal", signal=signal)
+        .exit(5.1, 201, 1)
+        .ended(5.2)
+        .close(6, "signal")
+    )
     interrupted = agent.worker(201)
     if signal == "SIGINT":
         interrupted.error(5.0, "KeyboardInterrupt", "")
@@ -200,34 +252,62 @@ def test_a_signal_to_the_whole_process_group(signal, number):
 
 def test_membership_on_live_tapes():
     """The agent says why it stops healthy workers."""
-    agent = Agent().start(1, [0], [200], round_=0).membership(20).stop(20, 200, reason="membership").ended(20.5, "STOPPED")
-    agent.start(22, [0], [300], round_=1, restarts=0, size=1).exit(40, 300, 0).ended(40, "SUCCEEDED").close(41, "succeeded")
+    agent = (
+        Agent().start(1, [0], [200], round_=0).membership(20).stop(20, 200, reason="membership").ended(20.5, "STOPPED")
+    )
+    agent.start(22, [0], [300], round_=1, restarts=0, size=1).exit(40, 300, 0).ended(40, "SUCCEEDED").close(
+        41, "succeeded"
+    )
     said = answer(agent)
-    assert ([None, None], ["membership", "succeeded"], 1) == (causes(said), [a["outcome"] for a in said["attempts"]], said["restarts"]["membership"])
+    assert ([None, None], ["membership", "succeeded"], 1) == (
+        causes(said),
+        [a["outcome"] for a in said["attempts"]],
+        said["restarts"]["membership"],
+    )
 
 
 def test_workers_without_an_agent():
     """srun: attempts from the workers alone; who failed and who succeeded."""
+
     def job(*ends):
         tapes = []
         for rank, end in enumerate(ends):
-            worker = Worker(pid=50 + rank, start=rank * 0.1, SLURM_PROCID=rank, SLURM_LOCALID=rank, WORLD_SIZE=len(ends))
+            worker = Worker(
+                pid=50 + rank, start=rank * 0.1, SLURM_PROCID=rank, SLURM_LOCALID=rank, WORLD_SIZE=len(ends)
+            )
             tapes.append(end(worker))
         return answer(*tapes)
 
     well = job(lambda w: w.close(30), lambda w: w.exit_call(29, 0).close(30))
     assert ("succeeded", 2, 1, [None]) == (well["state"], well["world_size"], well["nodes"], causes(well))
-    badly = job(lambda w: w.error(20.2, "RuntimeError", PEER_CLOSED).close(20.3), lambda w: w.error(20, "ValueError", "x").close(20.1))
-    assert ("failed", [("exception", 1)], {0: "collateral", 1: "first"}) == (badly["state"], causes(badly), roles(badly["attempts"][0]))
+    badly = job(
+        lambda w: w.error(20.2, "RuntimeError", PEER_CLOSED).close(20.3),
+        lambda w: w.error(20, "ValueError", "x").close(20.1),
+    )
+    assert ("failed", [("exception", 1)], {0: "collateral", 1: "first"}) == (
+        badly["state"],
+        causes(badly),
+        roles(badly["attempts"][0]),
+    )
     code = job(lambda w: w.close(30), lambda w: w.exit_call(29, 4).close(30))
     assert ("failed", [("exit_code", 1)], 4) == (code["state"], causes(code), code["attempts"][0]["cause"]["exit_code"])
     crash = job(lambda w: w.close(30), lambda w: w.stood(("/srv/t.py", 8, "f"), fatal="Segmentation fault"))
     cause = crash["attempts"][0]["cause"]
-    assert ("signal", 1, "SIGSEGV", "/srv/t.py:8", "certain") == tuple(cause[k] for k in ("kind", "rank", "signal", "location", "confidence"))
+    assert ("signal", 1, "SIGSEGV", "/srv/t.py:8", "certain") == tuple(
+        cause[k] for k in ("kind", "rank", "signal", "location", "confidence")
+    )
     gone = job(lambda w: w.close(30), lambda w: w)
-    assert ("lost", [("unknown", 1)], "suspected") == (gone["state"], causes(gone), gone["attempts"][0]["cause"]["confidence"])
+    assert ("lost", [("unknown", 1)], "suspected") == (
+        gone["state"],
+        causes(gone),
+        gone["attempts"][0]["cause"]["confidence"],
+    )
     killed = job(lambda w: w.error(20, "RuntimeError", PEER_CLOSED).close(21), lambda w: w)
-    assert ("failed", [("unknown", 1)], {0: "collateral", 1: "first"}) == (killed["state"], causes(killed), roles(killed["attempts"][0]))
+    assert ("failed", [("unknown", 1)], {0: "collateral", 1: "first"}) == (
+        killed["state"],
+        causes(killed),
+        roles(killed["attempts"][0]),
+    )
 
 
 def test_a_requeued_job_without_an_agent():
@@ -236,15 +316,25 @@ def test_a_requeued_job_without_an_agent():
     for attempt in range(2):
         for rank in range(2):
             worker = Worker(pid=50 + rank + 10 * attempt, start=100.0 * attempt + rank, RANK=rank, WORLD_SIZE=2)
-            tapes.append(worker.error(100.0 * attempt + 20, "ValueError", "x").close(100.0 * attempt + 21) if attempt == 0 else worker.close(150))
+            tapes.append(
+                worker.error(100.0 * attempt + 20, "ValueError", "x").close(100.0 * attempt + 21)
+                if attempt == 0
+                else worker.close(150)
+            )
     said = answer(*tapes)
-    assert (["failed", "succeeded"], "succeeded", 1) == ([a["outcome"] for a in said["attempts"]], said["state"], said["restarts"]["failure"])
+    assert (["failed", "succeeded"], "succeeded", 1) == (
+        [a["outcome"] for a in said["attempts"]],
+        said["state"],
+        said["restarts"]["failure"],
+    )
 
 
 def test_a_workers_child_is_not_a_rank():
     """A process that a worker has started inherits its rank and is none."""
     main = Worker(pid=50, RANK=0, WORLD_SIZE=1)
-    child = Worker(pid=51, start=5, parent_pid=50, RANK=0, WORLD_SIZE=1).error(9, "ValueError", "in the loader").close(10)
+    child = (
+        Worker(pid=51, start=5, parent_pid=50, RANK=0, WORLD_SIZE=1).error(9, "ValueError", "in the loader").close(10)
+    )
     said = answer(main.close(30), child)
     assert ("succeeded", 1) == (said["state"], len(said["attempts"]))
 

@@ -20,11 +20,24 @@ def pair(**fields):
 @pytest.mark.parametrize(("number", "name"), [(15, "SIGTERM"), (2, "SIGINT")])
 def test_a_signal_to_the_only_agent_stops_the_run(number, name):
     """Nothing failed before: the run was stopped, for certain."""
-    node = Node().join(0).start(1, [0, 1], [20, 21]).signalled(30, number).stop(30, 20, 21, signal=name).signal_exception(31, number)
+    node = (
+        Node()
+        .join(0)
+        .start(1, [0, 1], [20, 21])
+        .signalled(30, number)
+        .stop(30, 20, 21, signal=name)
+        .signal_exception(31, number)
+    )
     said = answer(node)
     cause = said["attempts"][0]["cause"]
-    assert ("preempted", None, name, "certain", "node-a") == tuple(cause[k] for k in ("kind", "rank", "signal", "confidence", "host"))
-    assert ("stopped", "stopped", "2026-02-28T19:05:30.000Z") == (said["state"], said["attempts"][0]["outcome"], cause["time"])
+    assert ("preempted", None, name, "certain", "node-a") == tuple(
+        cause[k] for k in ("kind", "rank", "signal", "confidence", "host")
+    )
+    assert ("stopped", "stopped", "2026-02-28T19:05:30.000Z") == (
+        said["state"],
+        said["attempts"][0]["outcome"],
+        cause["time"],
+    )
     assert {0: "stopped", 1: "stopped"} == roles(said["attempts"][0])
 
 
@@ -38,11 +51,16 @@ def test_a_preempted_node_is_the_cause_of_what_its_peers_suffer():
     """One agent is told to stop; the other node's rank fails, its agent finds the rendezvous closed: consequences."""
     a, b = pair()
     b.signalled(60).stop(60, 21).signal_exception(61)
-    a.failed(63.5, 0, 20, 1).again(63.5, 3).rdzv(64, "The node 'node-a_10_0' attempts to join the next round of the rendezvous 'job'.")
+    a.failed(63.5, 0, 20, 1).again(63.5, 3).rdzv(
+        64, "The node 'node-a_10_0' attempts to join the next round of the rendezvous 'job'."
+    )
     a.rendezvous_error(64.2, "RendezvousClosedError")
     said = answer(a, b)
     assert ["preempted", "rendezvous_closed"] == [c["cause"]["kind"] for c in said["attempts"]]
-    assert ("node-b", {0: "collateral", 1: "stopped"}) == (said["attempts"][0]["cause"]["host"], roles(said["attempts"][0]))
+    assert ("node-b", {0: "collateral", 1: "stopped"}) == (
+        said["attempts"][0]["cause"]["host"],
+        roles(said["attempts"][0]),
+    )
     assert ("stopped", {"failure": 0, "membership": 0, "preemption": 1}) == (said["state"], said["restarts"])
 
 
@@ -62,12 +80,17 @@ def test_a_silent_node_comes_before_those_who_waited_for_it(words):
     a.beats(6, 1820)
     if words:
         a.log(1820, "worker_output", rank=0, message=f"torch.distributed.DistBackendError: {WATCHDOG}", traceback="")
-    a.failed(1820.5, 0, 20).again(1820.5, 3).join(1850, 1, 0, 1).start(1851, [0], [30], world=1).succeeded(1900, [0], [30])
+    a.failed(1820.5, 0, 20).again(1820.5, 3).join(1850, 1, 0, 1).start(1851, [0], [30], world=1).succeeded(
+        1900, [0], [30]
+    )
     said = answer(a, b)
     first = said["attempts"][0]
     assert [("node_lost", None), None] == causes(said)
     assert ("node-b", "2026-02-28T19:05:31.000Z") == (first["cause"]["host"], first["cause"]["time"])
-    assert ("likely" if words else "suspected", "2026-02-28T19:35:20.500Z") == (first["cause"]["confidence"], first["cause"]["detected"])
+    assert ("likely" if words else "suspected", "2026-02-28T19:35:20.500Z") == (
+        first["cause"]["confidence"],
+        first["cause"]["detected"],
+    )
     assert ("failed", "collateral", "unknown") == (first["outcome"], roles(first)[0], roles(first)[1])
     assert ({"failure": 1, "membership": 0, "preemption": 0}, "succeeded") == (said["restarts"], said["state"])
 
@@ -91,7 +114,11 @@ def test_an_exception_beats_a_silent_node():
 def test_records_that_end_without_an_end_are_lost():
     """A lone agent whose records stop: lost, suspected."""
     said = answer(Node().join(0).start(1, [0, 1], [20, 21]).beats(6, 60))
-    assert ("lost", "lost", "suspected") == (said["state"], said["attempts"][0]["outcome"], said["attempts"][0]["cause"]["confidence"])
+    assert ("lost", "lost", "suspected") == (
+        said["state"],
+        said["attempts"][0]["outcome"],
+        said["attempts"][0]["cause"]["confidence"],
+    )
     assert ["unknown", "unknown"] == [r["role"] for r in said["attempts"][0]["ranks"]]
 
 
@@ -104,9 +131,23 @@ def test_a_rendezvous_that_never_forms(error, kind):
     """No worker was started: an incomplete attempt without ranks."""
     said = answer(Node("head-0", 60).wants(0).beats(5, 120).rendezvous_error(120, error))
     first = said["attempts"][0]
-    assert (kind, None, "head-0", []) == (first["cause"]["kind"], first["cause"]["rank"], first["cause"]["host"], first["ranks"])
-    assert ("incomplete", "failed", None, 1, 120.0) == (first["outcome"], said["state"], said["world_size"], said["nodes"], said["wall_s"])
-    assert f"torch.distributed.elastic.rendezvous.api.{error}" == first["cause"]["error_type"] or error == first["cause"]["error_type"]
+    assert (kind, None, "head-0", []) == (
+        first["cause"]["kind"],
+        first["cause"]["rank"],
+        first["cause"]["host"],
+        first["ranks"],
+    )
+    assert ("incomplete", "failed", None, 1, 120.0) == (
+        first["outcome"],
+        said["state"],
+        said["world_size"],
+        said["nodes"],
+        said["wall_s"],
+    )
+    assert (
+        f"torch.distributed.elastic.rendezvous.api.{error}" == first["cause"]["error_type"]
+        or error == first["cause"]["error_type"]
+    )
 
 
 def test_two_nodes_that_wait_in_vain_are_one_attempt():
@@ -120,17 +161,29 @@ def test_two_nodes_that_wait_in_vain_are_one_attempt():
 def test_stopped_while_it_waited_for_others():
     """A signal in the rendezvous: incomplete and stopped."""
     said = answer(Node().wants(0).signalled(50).signal_exception(51))
-    assert ([("preempted", None)], "incomplete", "stopped") == (causes(said), said["attempts"][0]["outcome"], said["state"])
+    assert ([("preempted", None)], "incomplete", "stopped") == (
+        causes(said),
+        said["attempts"][0]["outcome"],
+        said["state"],
+    )
 
 
 def test_a_round_that_formed_without_starting_workers():
     """The store fails while ranks are assigned, after a peer has vanished: the peer, suspected."""
     a = Node("node-a", 10).join(0, 0, 0, 2)
-    a.agent(120, "FAILED", "Traceback (most recent call last):\n  File \"/venv/lib/python3.11/site-packages/torch/x.py\", line 3, in y\n"
-                           "torch.distributed.DistStoreError: wait timeout after 60000ms, keys: /role_info/1\n")
+    a.agent(
+        120,
+        "FAILED",
+        'Traceback (most recent call last):\n  File "/venv/lib/python3.11/site-packages/torch/x.py", line 3, in y\n'
+        "torch.distributed.DistStoreError: wait timeout after 60000ms, keys: /role_info/1\n",
+    )
     b = Node("node-b", 11).join(0, 0, 1, 2)
     said = answer(a, b)
-    assert ([("node_lost", None)], "node-b", "suspected") == (causes(said), said["attempts"][0]["cause"]["host"], said["attempts"][0]["cause"]["confidence"])
+    assert ([("node_lost", None)], "node-b", "suspected") == (
+        causes(said),
+        said["attempts"][0]["cause"]["host"],
+        said["attempts"][0]["cause"]["confidence"],
+    )
     assert ("incomplete", []) == (said["attempts"][0]["outcome"], said["attempts"][0]["ranks"])
 
 
@@ -145,9 +198,15 @@ def test_a_spare_that_was_never_needed():
 def test_trouble_at_the_exit_barrier_is_teardown():
     """All workers ended well; what the agents meet afterwards is a warning."""
     a, b = pair()
-    b.log(60, "group_succeeded", role="default").log(60, "barrier_failed", elapsed_s=0.1, error="DistNetworkError: reset")
+    b.log(60, "group_succeeded", role="default").log(
+        60, "barrier_failed", elapsed_s=0.1, error="DistNetworkError: reset"
+    )
     b.ended(60, 1, 21, state="SUCCEEDED").agent(60)
-    b.rdzv(60, "The node 'node-b_11_0' has failed to shutdown the rendezvous 'job' due to an error of type RendezvousConnectionError.", "FAILED")
+    b.rdzv(
+        60,
+        "The node 'node-b_11_0' has failed to shutdown the rendezvous 'job' due to an error of type RendezvousConnectionError.",
+        "FAILED",
+    )
     a.log(62, "group_succeeded", role="default").log(362, "barrier_failed", elapsed_s=300.0, error="x")
     a.ended(362, 0, 20, state="SUCCEEDED").agent(362)
     said = answer(a, b)
@@ -177,7 +236,9 @@ def test_an_agent_that_raises_while_its_workers_run():
 def test_a_node_without_a_log_is_said_to_be_missing():
     """One file of a job of two nodes."""
     a, _ = pair()
-    said = answer(a.stop(30).failed(30, 0, 20, 1).ended(30, 0, 20, 1, raised("RuntimeError", PEER_CLOSED, at=29)).agent(31))
+    said = answer(
+        a.stop(30).failed(30, 0, 20, 1).ended(30, 0, 20, 1, raised("RuntimeError", PEER_CLOSED, at=29)).agent(31)
+    )
     assert "missing_node" in kinds(said)
     assert "suspected" == said["attempts"][0]["cause"]["confidence"]
 
@@ -199,7 +260,11 @@ def test_clocks_that_agree_need_no_word():
     """Two nodes that see a round complete within seconds: no warning, and times as they stand."""
     a, b = pair()
     said = answer(a.succeeded(60, [0], [20]), b.succeeded(60, [1], [21]))
-    assert ([], 60.0, {"events_missing": 0, "damaged_lines": 0, "files": 2}) == (said["warnings"], said["wall_s"], said["loss"])
+    assert ([], 60.0, {"events_missing": 0, "damaged_lines": 0, "files": 2}) == (
+        said["warnings"],
+        said["wall_s"],
+        said["loss"],
+    )
 
 
 def test_two_agents_of_one_name():

@@ -161,7 +161,9 @@ def test_a_requeued_job_is_one_run(timed):
     first = [Node("node-a", 10, timed=timed), Node("node-b", 11, timed=timed)]
     second = [Node("node-a", 60, timed=timed), Node("node-b", 61, timed=timed)]
     for rank, node in enumerate(first):
-        node.join(0, 0, rank, 2).start(1, [rank], [200 + rank], world=2).signalled(50).stop(50, 200 + rank).signal_exception(51)
+        node.join(0, 0, rank, 2).start(1, [rank], [200 + rank], world=2).signalled(50).stop(
+            50, 200 + rank
+        ).signal_exception(51)
     for rank, node in enumerate(second):
         node.join(900, 0, rank, 2).start(901, [rank], [300 + rank], world=2).succeeded(950, [rank], [300 + rank])
     said = answer(first[0], second[0], first[1], second[1])

@@ -40,6 +40,7 @@ class TorchServer:
 
 def serve():
     """Run the jobs that come in on stdin."""
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # torch as it is without jobtape
     import torch.distributed.elastic.events  # noqa: F401
 
     for line in iter(sys.stdin.readline, ""):

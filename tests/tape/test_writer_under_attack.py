@@ -153,15 +153,18 @@ def test_an_exception_out_of_a_signal_handler_leaves_the_tape_whole(run: Callabl
         class Interrupted(OSError):  # as TimeoutError, which many handlers raise
             pass
         def handler(signum, frame):
+            global fired
+            fired += 1
             raise Interrupted("late")
         signal.signal(signal.SIGALRM, handler)
         returned = []
-        interrupted = index = 0
+        fired = interrupted = index = 0
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
             try:
+                before = fired
                 signal.setitimer(signal.ITIMER_REAL, 0.0002)
-                while True:
+                while fired == before:
                     writer.event("x", "WORKER", 0, {"index": index, "odd": float("nan") if index % 3 else 0})
                     returned.append(index)
                     index += 1
@@ -170,11 +173,12 @@ def test_an_exception_out_of_a_signal_handler_leaves_the_tape_whole(run: Callabl
                 index += 1
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         writer.close("exit")
-        print(interrupted, *returned)
+        print(fired, interrupted, *returned)
         """
     )
-    interrupted, *returned = map(int, out.split())
+    fired, interrupted, *returned = map(int, out.split())
     assert interrupted > 100
+    assert fired == interrupted  # none was swallowed
     tape = only_tape(run_dir)
     seen = [record.metadata["index"] for record in events(tape)]
     assert len(seen) == len(set(seen))

@@ -10,7 +10,6 @@ from jobtape.views.imported import imported
 from jobtape.views.runs import RunRow, row_json, table
 from tests.views.runs_to_show import START, a_run
 
-
 NOW = START + 3600
 
 

@@ -53,11 +53,12 @@ def _take_orphans(file: FileFacts, agents: list[Agent]) -> None:
         cast = Cast(file.name, file.clock.name)
         for place, time, name, metadata in file.orphans:
             point = Point(time, place)
-            agent = cast.by_host(None, point)
+            agent = cast.by_host(None)
             if name == _FIRST_OF_A_STOP and agent.current is not None and agent.current.failed is not None:
                 agent.current.over = True
             if agent.current is None or agent.current.over:
                 agent.stints.append(Stint(number=len(agent.stints), opened=point))
+            agent.first, agent.last = agent.first or point, point
             log_line(cast, name, metadata, point)
         agents += cast.agents
         return
@@ -98,6 +99,9 @@ def attach_tapes(processes: Iterable[Process], agents: Iterable[Agent]) -> list[
     Returns:
         The processes that no agent started.
     """
+    processes = list(processes)
+    if not processes:
+        return []
     by_pid: dict[tuple[str, int], list[tuple[Agent, Stint, Worker]]] = {}
     by_rank: dict[tuple[str, int], list[tuple[Agent, Stint, Worker]]] = {}
     for agent in agents:
@@ -162,7 +166,8 @@ def describe_end(worker: Worker, process: Process, *, same_clock: bool = True) -
         worker.fault = when(process.error_at) or worker.fault
         worker_said(worker, process.error_at, process.error, FROM_ITSELF)
     elif worker.error is not None and worker.error.error_type is not None:
-        pass  # torch's error file has an exception: how the process then left (multiprocessing calls sys.exit) adds nothing
+        # An error file has an exception: how the process left then (multiprocessing calls sys.exit) adds nothing.
+        return
     elif process.exit_call and process.exit_code != 0 and process.exit_at is not None:
         worker.exit_call = process.exit_call
         worker.fault = when(process.exit_at) or worker.fault

@@ -1,14 +1,14 @@
 """From the agents' stints to the job's attempts.
 
-An attempt is what the agents of one rendezvous round did together. Rounds count from 0 in each *launch* (a requeued job begins
-again at 0 with new agents), so agents are first sorted into launches: an agent belongs to one when the ranks it held there
-were free and its life can have met the others'. Where no rendezvous is on the record (torchrun's `static` one says nothing),
-the agents' own counts of their starts take the place of rounds.
+An attempt is what the agents of one rendezvous round did together. Rounds count from 0 in each *launch* (a requeued
+job begins again at 0 with new agents), so agents are first sorted into launches: an agent belongs to one when the
+ranks it held there were free and its life can have met the others'. Where no rendezvous is on the record (torchrun's
+`static` one says nothing), the agents' own counts of their starts take the place of rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -104,9 +104,7 @@ def history(agents: Sequence[Agent], processes: Sequence[Process], clocks: Clock
     """Join the agents' stints, and the processes of workers that no agent started, into attempts."""
     launches: list[Launch] = []
     for agent in sorted(agents, key=lambda a: _first_time(a, clocks)):
-        launch = _launch_of(agent, launches, clocks)
-        launch.agents.append(agent)
-        _place(agent, launch)
+        _place(agent, *_launch_of(agent, launches, clocks))
     clocks.agree([(m.agent, m.stint) for m in g.members] for launch in launches for g in _in_order(launch))
     groups: list[Group] = []
     spares: list[Member] = []
@@ -131,34 +129,45 @@ def _begin(launch: Launch, clocks: Clocks) -> tuple[float, int]:
     return min((_first_time(agent, clocks) for agent in launch.agents), default=float("inf")), launch.number
 
 
-def _formed(agent: Agent) -> Iterable[tuple[int, Stint]]:
+def _formed(agent: Agent) -> list[tuple[int, Stint]]:
     """Each stint that became part of a group, with its round or what stands for it."""
-    shift = 0
-    for number, stint in enumerate(s for s in agent.stints if s.workers or s.joined is not None):
+    stints = [s for s in agent.stints if s.workers or s.joined is not None]
+    # A stint whose round is not on the record is as far from one whose round is as the agent counts.
+    shift = next((s.round - n for n, s in enumerate(stints) if s.round is not None), None)
+    if shift is None:
+        shift = stints[0].restart_count or 0 if stints else 0
+    found: list[tuple[int, Stint]] = []
+    for number, stint in enumerate(stints):
         if stint.round is not None:
             shift = stint.round - number
-        elif number == 0:
-            shift = stint.restart_count or 0
-        yield number + shift, stint
+        order = max(number + shift, 0)
+        found.append((max(order, found[-1][0] + 1) if found else order, stint))
+    return found
 
 
-def _launch_of(agent: Agent, launches: list[Launch], clocks: Clocks) -> Launch:
-    for launch in launches:
-        if _fits(agent, launch, clocks):
-            return launch
-    launches.append(Launch(len(launches)))
-    return launches[-1]
-
-
-def _fits(agent: Agent, launch: Launch, clocks: Clocks) -> bool:
-    formed = list(_formed(agent))
-    for order, stint in formed:
-        group = launch.groups.get(order)
-        if group is not None and not group.has_room_for(stint):
-            return False
+def _launch_of(agent: Agent, launches: list[Launch], clocks: Clocks) -> tuple[Launch, list[tuple[int, Stint]]]:
+    """The launch an agent belongs to, and at which rounds its stints stand there."""
+    formed = _formed(agent)
     # An agent whose first round is a later one carries on a rendezvous that others began.
     carries_on = bool(formed) and formed[0][0] > 0
-    return carries_on or any(_lives_meet(agent, other, clocks) for other in launch.agents)
+    for launch in launches:
+        met = carries_on or any(_lives_meet(agent, other, clocks) for other in launch.agents)
+        if met and _has_room(launch, formed):
+            return launch, formed
+    if formed and not any(stint.round is not None for _, stint in formed):
+        # Its rounds are unknown: it may have come when the others had been through some.
+        for launch in launches:
+            for later in range(1, max(launch.groups, default=0) - formed[0][0] + 1):
+                shifted = [(order + later, stint) for order, stint in formed]
+                met = any(_lives_meet(agent, other, clocks) for other in launch.agents)
+                if met and shifted[0][0] in launch.groups and _has_room(launch, shifted):
+                    return launch, shifted
+    launches.append(Launch(len(launches)))
+    return launches[-1], formed
+
+
+def _has_room(launch: Launch, formed: Sequence[tuple[int, Stint]]) -> bool:
+    return all(order not in launch.groups or launch.groups[order].has_room_for(stint) for order, stint in formed)
 
 
 def _lives_meet(one: Agent, other: Agent, clocks: Clocks) -> bool:
@@ -173,12 +182,9 @@ def _lives_meet(one: Agent, other: Agent, clocks: Clocks) -> bool:
     return begins <= other_ends + slack and other_begins <= ends + slack
 
 
-def _place(agent: Agent, launch: Launch) -> None:
-    taken = set()
-    for order, stint in _formed(agent):
-        while order in taken:
-            order += 1
-        taken.add(order)
+def _place(agent: Agent, launch: Launch, formed: Sequence[tuple[int, Stint]]) -> None:
+    launch.agents.append(agent)
+    for order, stint in formed:
         if order not in launch.groups:
             launch.groups[order] = Group(order, launch.number)
         launch.groups[order].add(agent, stint)
@@ -186,7 +192,7 @@ def _place(agent: Agent, launch: Launch) -> None:
 
 
 def _incomplete(launch: Launch) -> list[Member]:
-    """Add the rounds that never formed as attempts of their own; returns the stints of those who came too late or too many."""
+    """Add the rounds that never formed as attempts; returns the stints of those who came too late or were too many."""
     formed = bool(launch.groups)
     last_of = {id(m.agent): order for order, group in sorted(launch.groups.items()) for m in group.members}
     spares = []

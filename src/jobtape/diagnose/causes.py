@@ -35,6 +35,8 @@ def of_rank(first: Suspect, suspects: Sequence[Suspect], confidence: str) -> Cau
     if location is None and crashed:
         location = crash_location(worker.stack)
     words = _words(worker.error, location)
+    if crashed and words.get("traceback") is None:
+        words["traceback"] = worker.stack
     references = evidence.of_failure(worker, first.signal)
     references += [evidence.said(s.worker) for s in suspects if s.role in ("collateral", "independent")][:FEW]
     references += [evidence.of_stop(s.worker) for s in suspects if s.role == "stopped"][:FEW]
@@ -47,7 +49,7 @@ def of_rank(first: Suspect, suspects: Sequence[Suspect], confidence: str) -> Cau
         confidence=confidence,
         evidence=evidence.listed(references),
         **_process(first),
-        **{**words, "traceback": words.get("traceback") or (worker.stack if crashed else None)},
+        **words,
     )
 
 

@@ -33,7 +33,7 @@ def warnings_of(
         )
     found += _teardown(agents)
     found += _spares(past)
-    for attempt, group in zip(attempts, past.groups):
+    for attempt, group in zip(attempts, past.groups, strict=True):
         found += _of_attempt(attempt, group, clocks)
     found += _ambiguous(agents)
     return found
@@ -46,11 +46,12 @@ def _warn(kind: str, text: str) -> Warning_:
 def _teardown(agents: Sequence[Agent]) -> list[Warning_]:
     found = []
     for agent in agents:
-        for text, place in agent.troubles:
+        # The rendezvous and the agent's log tell of the same trouble.
+        for text, place in {text: (text, place) for text, place in reversed(agent.troubles)}.values():
             found.append(
                 _warn(
                     "teardown",
-                    f"after its workers had ended, the agent on {agent.host} {text}: {evidence.cite(place, '')}".rstrip(),
+                    f"the agent on {agent.host} {text} after its workers ended: {evidence.cite(place, '')}".rstrip(),
                 )
             )
         stint = agent.current
@@ -74,8 +75,11 @@ def _spares(past: History) -> list[Warning_]:
         error = member.stint.rendezvous_error or (member.agent.error if member.is_last else None)
         if error is not None:
             found.append(
-                _warn("spare_error", f"the agent on {member.agent.host} waited for a round that formed without it, and failed: "
-                                     f"{evidence.one_line(error.headline)}")
+                _warn(
+                    "spare_error",
+                    f"the agent on {member.agent.host} waited in vain for a place, and failed: "
+                    f"{evidence.one_line(error.headline)}",
+                )
             )  # fmt: skip
     return found
 
@@ -134,7 +138,7 @@ def _ambiguous(agents: Sequence[Agent]) -> list[Warning_]:
     return [
         _warn(
             "ambiguous_node",
-            f"{count} agents have the host name {key[0]} and the process id {key[1]}; they were told apart by their records",
+            f"{count} agents have the host name {key[0]} and the process id {key[1]}; their records tell them apart",
         )
         for key, count in seen.items()
         if count > 1

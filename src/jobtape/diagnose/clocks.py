@@ -1,8 +1,8 @@
 """One time for all hosts: from the clock of a process to unix seconds, and how far hosts' clocks can be trusted.
 
-Within a boot of a host all processes share the monotonic clock, so their order is exact. Between hosts, wall clocks are
-compared where a rendezvous proves that two agents did the same thing at almost the same time: every node sees a round complete
-within the store's latency. A clock that is off by more than that is corrected.
+Within a boot of a host all processes share the monotonic clock, so their order is exact. Between hosts, wall clocks
+are compared where a rendezvous proves that two agents did the same thing at almost the same time: every node sees a
+round complete within the store's latency. A clock that is off by more than that is corrected.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from jobtape.diagnose.facts import Clock, FileFacts, Point
+from jobtape.diagnose.facts import EARLIEST_S, LATEST_S, Clock, FileFacts, Point
 
 if TYPE_CHECKING:
     from jobtape.diagnose.facts import Agent, Stint
 
-AGREEMENT_S = 3.0
+AGREEMENT_S = 5.0
 """How far apart two nodes may see the same round complete: torch looks once a second, and the store takes its time."""
 
 
@@ -35,10 +35,11 @@ class Clocks:
                 self._wall_offset.setdefault(file.clock, file.offset_s)
 
     def unix(self, clock: Clock, seconds: float | None) -> float | None:
-        """Unix seconds of a time on a clock."""
+        """Unix seconds of a time on a clock; None when they cannot be a real moment."""
         if seconds is None:
             return None
-        return seconds + self._wall_offset.get(clock, 0.0) - self._correction.get(self._key(clock), 0.0)
+        moment = seconds + self._wall_offset.get(clock, 0.0) - self._correction.get(self._key(clock), 0.0)
+        return moment if EARLIEST_S < moment < LATEST_S else None
 
     def at(self, clock: Clock, point: Point | None) -> float | None:
         """Unix seconds of something that happened, if that is known."""

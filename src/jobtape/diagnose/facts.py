@@ -1,9 +1,9 @@
 """What the records of one run say, before anybody asks what it means: agents, their stints, their workers.
 
-Both kinds of record end up here: torch's events and log lines of an import, and jobtape's own facts of a live tape. An
-*agent* is one process of torchrun; a *stint* is one agent's part in one attempt, from joining the rendezvous to the end of
-its workers; a *worker* is one process of the user's script. Times are seconds on the clock of their process (`clock`), which
-`jobtape.diagnose.clocks` turns into unix seconds.
+Both kinds of record end up here: torch's events and log lines of an import, and jobtape's own facts of a live tape.
+An *agent* is one process of torchrun; a *stint* is one agent's part in one attempt, from joining the rendezvous to
+the end of its workers; a *worker* is one process of the user's script. Times are seconds on the clock of their
+process (`clock`), which `jobtape.diagnose.clocks` turns into unix seconds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from jobtape.diagnose.failure_text import FailureText
+from jobtape.tape.records import Record
 
 EARLIEST_S = 946_684_800.0
 """2000-01-01: a wall time before it is a clock that was not set, or a 0 that means "unknown"."""
@@ -141,6 +142,8 @@ class Agent(msgspec.Struct, eq=False, kw_only=True):
     troubles: list[tuple[str, Place]] = msgspec.field(default_factory=list)
     """What went wrong while it shut down."""
     records: int = 0
+    seen: tuple[Record, int] | None = None
+    """The last record with a time and its line, while the file is read."""
 
     @property
     def current(self) -> Stint | None:
@@ -207,20 +210,21 @@ def as_int(value: object) -> int | None:
     >>> as_int("97"), as_int([1]), as_int(True), as_int(2.0)
     (97, None, None, 2)
     """
-    if isinstance(value, bool):
-        return None
+    if type(value) is int:
+        return value if -(2**31) <= value < 2**31 else None
     if isinstance(value, float):
         value = int(value) if value.is_integer() else None
     elif isinstance(value, str):
         digits = value[1:] if value[:1] == "-" else value
         value = int(value) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
-    if isinstance(value, int) and -(2**31) <= value < 2**31:
-        return value
-    return None
+    # A bool is an int and no number.
+    return value if type(value) is int and -(2**31) <= value < 2**31 else None
 
 
 def as_count(value: object) -> int | None:
     """A whole number that is not negative."""
+    if type(value) is int:
+        return value if 0 <= value < 2**31 else None
     number = as_int(value)
     return None if number is None or number < 0 else number
 

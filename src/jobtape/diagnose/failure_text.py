@@ -57,7 +57,7 @@ def failure_text(
     if kind is None and trace is not None:
         kind, last = last_headline(trace)
         text = text if text is not None else last
-    where = said(location) or (user_location(_without_message(trace, text)) if trace else None)
+    where = said(location) or (user_location(without_message(trace, text)) if trace else None)
     if kind is None and text is None and trace is None:
         return None
     when = float(time_s) if isinstance(time_s, (int, float)) and not isinstance(time_s, bool) else None
@@ -65,7 +65,9 @@ def failure_text(
 
 
 def from_error_file(data: object) -> FailureText | None:
-    """What torch's error file says: ``{"message": text | {"message": …, "extraInfo": {"py_callstack": …, "timestamp": …}}}``.
+    """What torch's error file says.
+
+    Its ``message`` is a text, or holds ``message`` and ``extraInfo`` with ``py_callstack`` and ``timestamp``.
 
     Args:
         data: the file's content, as JSON text or decoded; a text that is no JSON is a traceback.
@@ -141,7 +143,7 @@ def last_headline(traceback: str) -> tuple[str | None, str | None]:
     return split_headline("\n".join(lines[start:])) if start < len(lines) else (None, None)
 
 
-def _without_message(traceback: str, message: str | None) -> str:
+def without_message(traceback: str, message: str | None) -> str:
     """A traceback up to the message at its end: what the message says is not a frame, whatever it looks like."""
     end = traceback.rfind(message) if message else -1
     return traceback[:end] if end > 0 else traceback

@@ -1,6 +1,7 @@
 """What torch's agent and launcher log about workers: the log lines of an import, ``torchelastic.log.*``.
 
-The order of these lines is not the order of events: the agent names a failed worker only after it has stopped the others.
+The order of these lines is not the order of events: the agent names a failed worker only after it has stopped the
+others.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _agent_signal(agent: Agent, metadata: Metadata, point: Point) -> None:
     agent_signalled(agent, point, metadata.get("signal"))
 
 
-def _group_succeeded(agent: Agent, metadata: Metadata, point: Point) -> None:
+def _group_succeeded(agent: Agent, _metadata: Metadata, point: Point) -> None:
     stint = stint_in_progress(agent, point)
     stint.succeeded = stint.succeeded or point
 
@@ -100,7 +101,7 @@ def _shutdown_failed(agent: Agent, metadata: Metadata, point: Point) -> None:
 
 
 def _root_cause(agent: Agent, metadata: Metadata, point: Point) -> None:
-    """torchrun's closing block. Which failure it calls first is not taken over: it sorts by whole seconds, then by rank."""
+    """torchrun's closing block; not which failure it calls first: it decides by whole seconds, then by rank."""
     failures = metadata.get("failures")
     for failure in failures if isinstance(failures, list) else ():
         if not isinstance(failure, dict):

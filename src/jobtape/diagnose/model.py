@@ -1,6 +1,7 @@
 """The answer: what `jobtape why` says about a run, as values.
 
-Times are unix seconds, or None where the record has none. `to_json` gives the form that ``docs/why.schema.json`` checks.
+Times are unix seconds, or None where the record has none. `to_json` gives the form that ``docs/why.schema.json``
+checks.
 """
 
 from __future__ import annotations
@@ -141,8 +142,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 _RANK_KEYS = ("rank", "host", "role", "exit_code", "signal", "message")
 _CAUSE_KEYS = (
-    "kind", "rank", "local_rank", "host", "pid", "exit_code", "signal", "error_type", "message", "location", "traceback",
-)  # fmt: skip
+    *("kind", "rank", "local_rank", "host", "pid", "exit_code", "signal"),
+    *("error_type", "message", "location", "traceback"),
+)
 
 
 def to_json(run: Run) -> dict[str, Any]:

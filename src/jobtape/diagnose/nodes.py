@@ -70,15 +70,20 @@ def silent(group: Group, clocks: Clocks) -> list[Silent]:
     return sorted(found, key=lambda s: float("inf") if s.last is None else s.last)
 
 
-def fell_silent_first(node: Silent, failed: Sequence[Suspect], clocks: Clocks) -> bool:
-    """Whether a node's silence can be older than every failure: it gave no sign of life after one."""
-    if node.last is None:
-        return True
-    for suspect in failed:
-        if suspect.latest is not None and suspect.member is not node.member:
-            if node.last > suspect.latest + clocks.slack(node.member.agent.clock, suspect.clock):
-                return False
-    return True
+def silent_before(group: Group, failed: Sequence[Suspect], clocks: Clocks) -> list[Silent]:
+    """The silent nodes that gave no sign of life after the first failure on another node."""
+    found = silent(group, clocks)
+    if not found:
+        return []
+    dated = sorted((s for s in failed if s.latest is not None), key=lambda s: s.latest or 0.0)
+    return [node for node in found if not _outlived(node, dated, clocks)]
+
+
+def _outlived(node: Silent, dated: Sequence[Suspect], clocks: Clocks) -> bool:
+    first = next((s for s in dated if s.member is None or s.member.stint is not node.member.stint), None)
+    if first is None or first.latest is None or node.last is None:
+        return False
+    return node.last > first.latest + clocks.slack(node.member.agent.clock, first.clock)
 
 
 def erring(group: Group) -> list[Member]:

@@ -157,9 +157,13 @@ def _worker_starts(group: Group, suspects: Sequence[Suspect], clocks: Clocks) ->
 
 def _ends(group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> list[float | None]:
     ends: list[float | None] = []
+    by_stint: dict[int, list[Suspect]] = {}
+    for suspect in suspects:
+        if suspect.member is not None:
+            by_stint.setdefault(id(suspect.member.stint), []).append(suspect)
     for member in group.members:
         stint, agent = member.stint, member.agent
-        mine = [s for s in suspects if s.member is member]
+        mine = by_stint.get(id(stint), [])
         points = [p for s in mine for p in (s.worker.end, s.worker.failure, s.worker.stop)]
         # The workers of an agent that was killed live on; their own tapes tell how long.
         points += [s.worker.last for s in mine if s.worker.end is None and not s.worker.alive]

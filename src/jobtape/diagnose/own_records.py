@@ -1,6 +1,7 @@
 """What jobtape's own records say: ``jobtape.*`` of agents and of workers, on live tapes.
 
-They are written when things happen, by the process they happen to or by its agent, so their times order within a host.
+They are written when things happen, by the process they happen to or by its agent, so their times order within a
+host.
 """
 
 from __future__ import annotations

@@ -22,8 +22,16 @@ from jobtape.diagnose.facts import (
 from jobtape.diagnose.log_records import log_line
 from jobtape.diagnose.own_records import agent_record, worker_record
 from jobtape.diagnose.stints import Cast
-from jobtape.diagnose.torch_records import agent_state, group_event, rendezvous, worker_started, worker_state
-from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, RdzvRecord
+from jobtape.diagnose.torch_records import (
+    agent_state,
+    group_event,
+    is_pulse,
+    pulse,
+    rendezvous,
+    worker_started,
+    worker_state,
+)
+from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, RdzvRecord, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +70,7 @@ def read_facts(file: TapeFile, *, alive: bool = False) -> FileFacts:
 
 
 def _timekeeper(header: Header, live: bool) -> tuple[Callable[[object], float | None], Clock, float | None]:
-    """How a record's time is told: on the boot's monotonic clock where the file has one, else by the host's wall clock."""
+    """How a record's time is told: by the boot's monotonic clock where there is one, else by the host's wall clock."""
     if live and header.boot_id and header.mono_ns is not None and header.time_ns is not None:
         offset_ns = header.time_ns - header.mono_ns
 
@@ -106,47 +114,49 @@ def _agent_of(
     )
 
 
-def _place(name: str, line: int, record: EventRecord | RdzvRecord) -> Place:
-    return Place(name, line, record.seq) if record.origin is None else Place(record.origin, 0, record.seq)
+def _place(name: str, line: int, record: Record) -> Place:
+    origin: str | None = getattr(record, "origin", None)
+    return Place(name, line, record.seq) if origin is None else Place(origin, 0, record.seq)
 
 
 def _read_agents(
     file: TapeFile, header: Header, facts: FileFacts, fixed: Agent | None, seconds: Callable[[object], float | None]
 ) -> None:
     """Torch's records, log lines and the agent's own records, in the order of the file."""
-    cast = Cast(file.path.name, header.host, fixed)
     name = file.path.name
-    for record, line in zip(file.records, file.lines):
-        kind = type(record)
-        if kind is RdzvRecord:
-            assert isinstance(record, RdzvRecord)
-            point = Point(seconds(record), _place(name, line, record))
-            _saw(rendezvous(cast, record, point), point)
-        elif kind is EventRecord:
-            assert isinstance(record, EventRecord)
+    cast = Cast(name, header.host, fixed)
+    for record, line in zip(file.records, file.lines, strict=False):
+        agent = None
+        if type(record) is RdzvRecord:
+            agent = cast.by_process(record.hostname, record.pid)
+            if is_pulse(record.message):
+                pulse(agent, record.message, seconds(record))
+            else:
+                agent = rendezvous(cast, agent, record, Point(seconds(record), _place(name, line, record)))
+        elif type(record) is EventRecord:
             event = record.name
             if event.startswith("torchelastic."):
                 point = Point(seconds(record), _place(name, line, record))
                 if not _torch_event(cast, record, point):
                     facts.orphans.append((point.place, point.time, event, record.metadata))
+                agent = cast.current
             elif fixed is not None and event.startswith("jobtape."):
-                point = Point(seconds(record), _place(name, line, record))
-                agent_record(fixed, event, record.metadata, point)
-            else:
-                continue
-            if cast.current is not None:
-                _saw(cast.current, point)
-        elif kind is CloseRecord and fixed is not None:
-            _saw(fixed, Point(seconds(record), Place(name, line, record.seq)))
+                agent_record(fixed, event, record.metadata, Point(seconds(record), _place(name, line, record)))
+                agent = fixed
+        elif type(record) is CloseRecord:
+            agent = fixed
+        if agent is not None:
+            agent.records += 1
+            if record.time_ns is not None or agent.seen is None:
+                agent.seen = (record, line)
+                if agent.first is None or agent.first.time is None:
+                    agent.first = Point(seconds(record), _place(name, line, record))
+    for agent in cast.agents:
+        if agent.seen is not None:
+            record, line = agent.seen
+            agent.last = Point(seconds(record), _place(name, line, record))
+            agent.seen = None
     facts.agents = cast.agents
-
-
-def _saw(agent: Agent, point: Point) -> None:
-    agent.records += 1
-    if agent.first is None or (agent.first.time is None and point.time is not None):
-        agent.first = point
-    if point.time is not None or agent.last is None or agent.last.time is None:
-        agent.last = point
 
 
 def _torch_event(cast: Cast, record: EventRecord, point: Point) -> bool:
@@ -191,7 +201,7 @@ def _read_worker(
         stack=_own_text(file.stacks),
     )
     point = start
-    for record, line in zip(file.records, file.lines):
+    for record, line in zip(file.records, file.lines, strict=False):
         if isinstance(record, EventRecord) and record.name.startswith("jobtape.worker."):
             point = Point(seconds(record), _place(name, line, record))
             worker_record(process, record.name, record.metadata, point)
@@ -219,8 +229,8 @@ def _first_number(header: Header, names: tuple[str, ...]) -> int | None:
 
 
 def _count_losses(file: TapeFile, facts: FileFacts) -> None:
-    missing = max(file.missing, 0)
     lost = close_lost = 0
+    imported = file.header is not None and file.header.role == "import"
     reasons = [damage.reason for damage in file.damage]
     facts.damaged_lines = len({damage.line for damage in file.damage if damage.line})
     for record in file.records:
@@ -232,5 +242,6 @@ def _count_losses(file: TapeFile, facts: FileFacts) -> None:
                 reasons.append(as_text(record.detail) or "")
         elif type(record) is CloseRecord:
             close_lost = max(record.lost, close_lost)
-    facts.events_missing = missing + max(lost, close_lost if facts.process or facts.agents else 0)
+    # An import's last record counts damaged lines; a live tape's sums up what its loss records have told.
+    facts.events_missing = max(file.missing, 0) + max(lost, 0 if imported else close_lost)
     facts.damage = next((reason for reason in reasons if reason), "")

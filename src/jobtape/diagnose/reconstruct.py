@@ -73,7 +73,7 @@ def _node_names(past: History) -> dict[int, str]:
 def _count_nodes(past: History, attempts: Sequence[Attempt]) -> int:
     """How many nodes took part: a host counts once, or as often as it had agents at the same time."""
     most: dict[str, int] = {}
-    for group, attempt in zip(past.groups, attempts):
+    for group, attempt in zip(past.groups, attempts, strict=True):
         here: dict[str, int] = {}
         for member in group.members:
             here[member.agent.host] = here.get(member.agent.host, 0) + 1

@@ -1,7 +1,7 @@
 """How an agent's stints and workers come about: what both kinds of record have in common.
 
-`torch_records`, `log_records` and `own_records` each say in their own words that workers were started, failed, were stopped,
-or ended; all of them say it to these functions. None of them raises, whatever order the facts come in.
+`torch_records`, `log_records` and `own_records` each say in their own words that workers were started, failed, were
+stopped, or ended; all of them say it to these functions. None of them raises, whatever order the facts come in.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from jobtape.diagnose.facts import Agent, Clock, Point, Stint, Worker, signal_na
 from jobtape.diagnose.failure_text import FailureText
 
 FROM_OUTPUT, FROM_SUMMARY, FROM_ERROR_FILE, FROM_ITSELF = 1, 2, 3, 4
-"""What a source of an error's text is worth: what was printed, torchrun's closing block, the error file, its own tape."""
+"""Sources of an error's text by worth: what was printed, torchrun's closing block, the error file, its own tape."""
 
 
 class Cast:
     """The agents of one tape file, and which of them a record is about.
 
-    A live tape is one agent's. An imported file may hold several: one after the other where an agent was replaced, or side
-    by side where somebody collected all nodes in one file.
+    A live tape is one agent's. An imported file may hold several: one after the other where an agent was replaced, or
+    side by side where somebody collected all nodes in one file.
     """
 
     def __init__(self, file: str, host: str, fixed: Agent | None = None) -> None:
@@ -29,30 +29,30 @@ class Cast:
         self._by_key: dict[tuple[str, int], Agent] = {}
         self._by_host: dict[str, Agent] = {}
 
-    def by_process(self, host: str, pid: int | None, point: Point) -> Agent:
+    def by_process(self, host: str, pid: int) -> Agent:
         """The agent that is this process of this host."""
         if self.fixed is not None:
             return self.fixed
-        if pid is None:
-            return self.by_host(host, point)
         agent = self._by_key.get((host, pid))
         if agent is None:
-            agent = self._by_host.get(host)
+            if pid <= 0:
+                return self.by_host(host)
+            agent = self._by_host.get(host or self.host)
             if agent is None or agent.pid is not None:
-                agent = self._new(host, point)
+                agent = self._new(host or self.host)
             agent.pid = pid
             self._by_key[host, pid] = agent
-        self._by_host[host] = agent
+        self._by_host[agent.host] = agent
         self.current = agent
         return agent
 
-    def by_host(self, host: str | None, point: Point, group_rank: int | None = None) -> Agent:
+    def by_host(self, host: str | None, group_rank: int | None = None) -> Agent:
         """The agent of a host that spoke last; of several at the same time the one with that group rank."""
         if self.fixed is not None:
             return self.fixed
         if not host:
             host = self.current.host if self.current is not None else self.host
-        agent = self._by_host.get(host) or self._new(host, point)
+        agent = self._by_host.get(host) or self._new(host)
         if group_rank is not None and _group_rank(agent) not in (None, group_rank):
             agent = next((a for a in reversed(self.agents) if a.host == host and _group_rank(a) == group_rank), agent)
         self.current = agent
@@ -72,19 +72,19 @@ class Cast:
                     return agent
         return self.current
 
-    def successor(self, agent: Agent, point: Point) -> Agent:
+    def successor(self, agent: Agent) -> Agent:
         """The agent after one that has ended, on the same host, where nothing tells them apart but that."""
         if self.fixed is not None:
             return self.fixed
-        self.current = self._new(agent.host, point)
+        self.current = self._new(agent.host)
         if agent.pid is not None:
             # A container gives the next agent the same process id.
             self.current.pid = agent.pid
             self._by_key[agent.host, agent.pid] = self.current
         return self.current
 
-    def _new(self, host: str, point: Point) -> Agent:
-        agent = Agent(file=self.file, host=host, clock=Clock("wall", host), first=point)
+    def _new(self, host: str) -> Agent:
+        agent = Agent(file=self.file, host=host, clock=Clock("wall", host))
         self.agents.append(agent)
         self._by_host[host] = agent
         return agent

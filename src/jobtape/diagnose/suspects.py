@@ -1,4 +1,6 @@
-"""How each worker of an attempt ended: by itself of its own cause, by itself because of another, or stopped by its agent."""
+"""How each worker of an attempt ended: by itself of its own cause, by itself because of another, or stopped by its
+agent.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,7 @@ OWN, COLLATERAL, VAGUE, STOPPED, SUCCEEDED, UNKNOWN = "own", "collateral", "vagu
 NEEDS_NO_PEER = frozenset(
     {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGKILL", "SIGTRAP", "SIGSYS", "SIGXCPU", "SIGQUIT"}
 )
-"""Signals that say of themselves that the cause is in the process or on its host. SIGABRT is not one: a watchdog aborts too."""
-
-STOP_SIGNALS = frozenset({"SIGTERM", "SIGINT", "SIGKILL"})
+"""Signals whose cause is in the process or on its host. SIGABRT is not one of them: a watchdog aborts too."""
 
 
 class Suspect(msgspec.Struct, eq=False, kw_only=True):
@@ -39,23 +39,14 @@ class Suspect(msgspec.Struct, eq=False, kw_only=True):
     earliest: float | None = None
     latest: float | None = None
     exact: bool = False
-    shift: float = 0.0
-    """Unix seconds minus the worker's clock."""
+    noticed: float | None = None
+    """When its agent showed that it knew of a failure."""
     role: str = "unknown"
 
     @property
     def failed(self) -> bool:
         """Whether it ended badly and nobody made it."""
         return self.ending in (OWN, COLLATERAL, VAGUE)
-
-    @property
-    def noticed(self) -> float | None:
-        """When its agent showed that it knew of a failure; unix seconds."""
-        points = [self.worker.stop]
-        if self.worker.end is None:
-            points += [self.worker.failure, self.worker.told]
-        times = [p.time for p in points if p is not None and p.time is not None]
-        return min(times) + self.shift if times else None
 
     @property
     def signal(self) -> str | None:
@@ -80,12 +71,19 @@ def _suspect(member: Member, worker: Worker, clocks: Clocks) -> Suspect:
     error = signature_of(worker.error) if _may_matter(worker) else None
     suspect = Suspect(
         worker=worker, host=agent.host, clock=agent.clock, member=member, ending=UNKNOWN, signature=error,
-        shift=clocks.unix(agent.clock, 0.0) or 0.0,
+        noticed=_noticed(worker, agent.clock, clocks),
     )  # fmt: skip
     suspect.ending = _ending(member, worker, error)
     if suspect.failed:
         _date(suspect, clocks)
     return suspect
+
+
+def _noticed(worker: Worker, clock: Clock, clocks: Clocks) -> float | None:
+    points = [worker.stop]
+    if worker.end is None:
+        points += [worker.failure, worker.told]
+    return min((t for p in points if (t := clocks.at(clock, p)) is not None), default=None)
 
 
 def _may_matter(worker: Worker) -> bool:
@@ -127,9 +125,9 @@ def _failed_before_stop(worker: Worker) -> bool:
 
 
 def _ended_with_agent(member: Member, worker: Worker) -> bool:
-    """Whether the signal that ended the agent ended the worker too: a scheduler or a terminal signals all processes at once."""
+    """Whether the agent's signal ended the worker too: a scheduler or a terminal signals all processes at once."""
     signal = member.agent.signal
-    if signal is None or not member.is_last or worker.failure is None and worker.exit_code is None:
+    if signal is None or not member.is_last or (worker.failure is None and worker.exit_code is None):
         return False
     if worker.exit_code is not None and worker.exit_code < 0 and signal_name(worker.exit_code) == signal:
         return True
@@ -155,23 +153,27 @@ def _date(suspect: Suspect, clocks: Clocks) -> None:
 
 
 def _doubt_unmarked_stops(found: list[Suspect]) -> None:
-    """Where no record says whom the agent stopped, a SIGTERM beside another failure was the agent's; then a SIGKILL too."""
+    """Where no record says whom the agent stopped, a SIGTERM beside another failure was its; then a SIGKILL too."""
     by_stint: dict[int, list[Suspect]] = {}
     for suspect in found:
         if suspect.member is not None:
             by_stint.setdefault(id(suspect.member.stint), []).append(suspect)
+    unaccounted = any(s.ending == UNKNOWN for s in found)
     for ours in by_stint.values():
-        if any(s.worker.stop is not None for s in ours) or not any(s.failed for s in ours):
+        watched = any(s.worker.stop is not None or s.worker.end is not None for s in ours)
+        if watched or not any(s.failed for s in ours):
             continue
-        if any(s.worker.end is not None for s in ours):
-            continue
-        for signals in ({"SIGTERM", "SIGINT"}, {"SIGKILL"}):
-            others = [s for s in found if s.failed and s.signal not in signals]
-            if not others or ("SIGKILL" in signals and not any(s.signal == "SIGTERM" for s in ours)):
-                continue
-            for suspect in ours:
-                if suspect.failed and suspect.signal in signals:
-                    suspect.ending = STOPPED
+        if unaccounted or any(s.failed and s.signal not in ("SIGTERM", "SIGINT") for s in found):
+            _stopped_by_agent(ours, ("SIGTERM", "SIGINT"))
+        sent = any(s.ending == STOPPED for s in ours)
+        if sent and any(s.failed and s.signal != "SIGKILL" for s in found):
+            _stopped_by_agent(ours, ("SIGKILL",))
+
+
+def _stopped_by_agent(suspects: list[Suspect], signals: tuple[str, ...]) -> None:
+    for suspect in suspects:
+        if suspect.failed and suspect.signal in signals:
+            suspect.ending = STOPPED
 
 
 def _of_process(process: Process, clocks: Clocks) -> Suspect:

@@ -25,7 +25,6 @@ from jobtape.diagnose.stints import (
     start_worker,
     stint_in_progress,
     worker_ended,
-    worker_failed,
     worker_said,
     written_in,
 )
@@ -34,7 +33,11 @@ from jobtape.tape.records import RdzvRecord
 _decode = msgspec.json.Decoder().decode
 _GOT_SIGNAL = re.compile(r"got signal: (\d+)")
 _ROUND = re.compile(r" round (\d{1,9}) of ")
-_JOINED = re.compile(r"The node '(?P<node>[^']*)' has joined round (?P<round>\d{1,9}) of .* as rank (?P<rank>\d{1,9}) in a world of size (?P<size>\d{1,9})\.", re.DOTALL)  # fmt: skip
+_JOINED = re.compile(
+    r"The node '(?P<node>[^']*)' has joined round (?P<round>\d{1,9}) of .*"
+    r" as rank (?P<rank>\d{1,9}) in a world of size (?P<size>\d{1,9})\.",
+    re.DOTALL,
+)
 _FAILED_SHUTDOWN = re.compile(r"has failed to shutdown the rendezvous .* due to an error of type (\w+)", re.DOTALL)
 
 
@@ -54,22 +57,22 @@ def _inner(metadata: dict[str, Any]) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else {}
 
 
-def _worker_agent(cast: Cast, metadata: dict[str, Any], point: Point, pid: int | None) -> Agent:
+def _worker_agent(cast: Cast, metadata: dict[str, Any], pid: int | None) -> Agent:
     host = as_text(metadata.get("hostname"))
     if pid is not None and cast.fixed is None:
         agent = cast.by_worker(pid)
         if agent is not None and pid in agent.by_pid and host in (None, agent.host):
             return agent
-    return cast.by_host(host, point, as_count(metadata.get("group_rank")))
+    return cast.by_host(host, as_count(metadata.get("group_rank")))
 
 
 def worker_started(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
     """``START``: one worker, with its global rank; ``worker_id`` is its process id."""
     inner = _inner(metadata)
-    agent = cast.by_host(as_text(metadata.get("hostname")), point, as_count(metadata.get("group_rank")))
+    agent = cast.by_host(as_text(metadata.get("hostname")), as_count(metadata.get("group_rank")))
     restart_count = as_count(metadata.get("agent_restarts"))
     if agent.ended and restart_count in (None, 0):
-        agent = cast.successor(agent, point)
+        agent = cast.successor(agent)
     stint, _ = start_worker(
         agent,
         point,
@@ -98,7 +101,7 @@ def worker_state(cast: Cast, metadata: dict[str, Any], point: Point, state: str)
     pid = as_count(metadata.get("worker_id"))
     if pid is None:
         pid = as_count(_one(inner.get("worker_pid")))
-    agent = _worker_agent(cast, metadata, point, pid)
+    agent = _worker_agent(cast, metadata, pid)
     stint, worker = find_worker(
         agent,
         point,
@@ -124,10 +127,10 @@ def worker_state(cast: Cast, metadata: dict[str, Any], point: Point, state: str)
 
 
 def group_event(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
-    """``RENDEZVOUS`` and ``ASSIGN_WORKER_RANKS``: the agent is between two groups of workers; says nothing of success."""
-    agent = cast.by_host(as_text(metadata.get("hostname")), point)
+    """``RENDEZVOUS`` and ``ASSIGN_WORKER_RANKS``: the agent is between two groups of workers; no word of success."""
+    agent = cast.by_host(as_text(metadata.get("hostname")))
     if agent.ended and agent.pid is None:
-        agent = cast.successor(agent, point)
+        agent = cast.successor(agent)
     stint = agent.current
     if stint is None or stint.over or stint.workers:
         stint = open_stint(agent, point)
@@ -137,7 +140,7 @@ def group_event(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
 
 def agent_state(cast: Cast, metadata: dict[str, Any], point: Point, state: str) -> None:
     """``SUCCEEDED`` or ``FAILED`` of an agent: `agent.run()` returned, whatever became of the workers, or raised."""
-    agent = cast.by_host(as_text(metadata.get("hostname")), point)
+    agent = cast.by_host(as_text(metadata.get("hostname")))
     text = None
     if state == "FAILED":
         text = from_text(metadata.get("raw_error")) or from_error_file(metadata.get("raw_error"))
@@ -159,22 +162,28 @@ def took_signal(agent: Agent, point: Point, text: FailureText | None) -> bool:
     return True
 
 
-def rendezvous(cast: Cast, record: RdzvRecord, point: Point) -> Agent:
-    """One event of the rendezvous; returns the agent it is of."""
-    agent = cast.by_process(record.hostname or cast.host, as_count(record.pid) or None, point)
+def is_pulse(message: str) -> bool:
+    """Whether an event of the rendezvous says only that its node lives: most of the records of a long run do."""
+    return "keep-alive" in message or "synced its local changes" in message
+
+
+def pulse(agent: Agent, message: str, time: float | None) -> None:
+    """Count a heartbeat that was sent."""
+    if time is not None and "' has sent a keep-alive" in message:
+        agent.beats += 1
+        agent.last_beat = time
+        if agent.first_beat is None:
+            agent.first_beat = time
+
+
+def rendezvous(cast: Cast, agent: Agent, record: RdzvRecord, point: Point) -> Agent:
+    """One event of the rendezvous that tells more than a pulse; returns the agent it is of."""
     message = record.message
     if agent.ended and "' attempts to join " in message:
-        agent = cast.successor(agent, point)
-    if "keep-alive" in message:
-        if "has sent" in message and point.time is not None:
-            agent.beats += 1
-            agent.last_beat = point.time
-            if agent.first_beat is None:
-                agent.first_beat = point.time
-        return agent
-    if "synced its local changes" in message or agent.ended:
+        agent = cast.successor(agent)
+    if agent.ended:
         # Once `agent.run()` is over, what the rendezvous still says is about its end.
-        if agent.ended and record.node_state == "FAILED":
+        if record.node_state == "FAILED":
             _shutdown(agent, record, point)
         return agent
     for phrase, tell in _PHRASES:
@@ -186,7 +195,7 @@ def rendezvous(cast: Cast, record: RdzvRecord, point: Point) -> Agent:
     return agent
 
 
-def _joining(agent: Agent, record: RdzvRecord, point: Point) -> None:
+def _joining(agent: Agent, _record: RdzvRecord, point: Point) -> None:
     joining(agent, point)
 
 

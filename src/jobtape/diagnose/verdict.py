@@ -1,8 +1,8 @@
 """What ended an attempt: which failure was first, what followed from it, and how sure that is.
 
-The order of the questions is that of ``docs/diagnosis.md``: was an agent told to stop; which rank failed of its own cause, and
-of several which first; did a node fall silent; did a rank leave or stall while the others waited; and what is left when every
-failure is the consequence of something that is not on the record.
+The order of the questions is that of ``docs/diagnosis.md``: was an agent told to stop; which rank failed of its own
+cause, and of several which first; did a node fall silent; did a rank leave or stall while the others waited; and what
+is left when every failure is the consequence of something that is not on the record.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def judge(group: Group, suspects: Sequence[Suspect], clocks: Clocks, *, went_on:
     if own:
         return _rank_failed(own, group, suspects, clocks)
     vague = [s for s in failed if s.ending == VAGUE]
-    silent = [node for node in nodes.silent(group, clocks) if nodes.fell_silent_first(node, failed, clocks)]
+    silent = nodes.silent_before(group, failed, clocks)
     if silent and (failed or went_on or not _any_succeeded(group)):
         return _node_lost(silent[0], suspects)
     if vague:
@@ -115,7 +115,7 @@ def _first_of(candidates: Sequence[Suspect], clocks: Clocks) -> Suspect | None:
 
 
 def _by_choice(candidates: Sequence[Suspect]) -> Suspect | None:
-    """Of ranks that say nothing, the one that ended by an exit code that a script chose: any uncaught exception gives 1."""
+    """Of ranks that say nothing, the one whose exit code a script must have chosen: any uncaught exception gives 1."""
     chosen = [s for s in candidates if s.worker.exit_code not in (None, 1) and s.signal != "SIGABRT"]
     return chosen[0] if len(chosen) == 1 else None
 
@@ -158,7 +158,7 @@ def _node_lost(node: nodes.Silent, suspects: Sequence[Suspect]) -> Cause:
 
 
 def _left_or_stalled(failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks) -> Cause | None:
-    """Every failure says that another rank is missing: one that had ended well before, or one that did not wait with them."""
+    """Every failure says that another rank is missing: one that had ended before, or one that did not wait."""
     rest = [s for s in suspects if not s.failed]
     gone = _vanished(suspects)
     if len(gone) == 1:
@@ -184,9 +184,7 @@ def _vanished(suspects: Sequence[Suspect]) -> list[Suspect]:
     return [s for s in suspects if s.member is None and s.ending == UNKNOWN and not s.worker.alive]
 
 
-def _vanished_rank(
-    gone: Suspect, failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks
-) -> Cause:
+def _vanished_rank(gone: Suspect, failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
     gone.role = "first"
     for suspect in failed:
         suspect.role = "collateral"
@@ -216,7 +214,7 @@ def _only_victims(failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks
 
 
 def _no_worker_failed(group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> Cause | None:
-    """No worker failed by itself as far as the record goes: an agent may have, or that the group failed is all that is known."""
+    """No worker is known to have failed by itself: an agent may have, or that the group failed is all that is known."""
     for member in nodes.erring(group):
         return causes.of_agent(member.agent.error, member.agent, member.agent.end, clocks)
     failed = [m for m in group.members if m.stint.failed and m.stint.succeeded is None and m.stint.membership is None]

@@ -196,6 +196,6 @@ def _written_ns(files: list[Path]) -> int:
         return 0
 
 
-def _listed(runs: list[ShelfRun], shown: int = 5) -> str:
-    names = ", ".join(shown(run.name) for run in reversed(runs[-shown:]))
-    return names if len(runs) <= shown else f"{names} and {len(runs) - shown} more"
+def _listed(runs: list[ShelfRun], most: int = 5) -> str:
+    names = ", ".join(shown(run.name) for run in reversed(runs[-most:]))
+    return names if len(runs) <= most else f"{names} and {len(runs) - most} more"

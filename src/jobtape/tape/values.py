@@ -28,6 +28,9 @@ INT_MAX = 2**64 - 1
 _MAX_INT_BITS = 13_000
 """Python refuses to write longer integers in decimal (4,300 digits)."""
 
+_BUILTIN = frozenset((type(None), bool, int, float, str, dict, list, tuple))
+"""Types without code of a user's: an exception out of one of them is a signal handler's and not ours to swallow."""
+
 _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 _SCALAR_MODULES = frozenset(("numpy", "torch", "ml_dtypes"))
 
@@ -57,19 +60,27 @@ def decode_value(value: Any) -> Any:
 
 def plain_text(value: Any) -> str:
     """Text for a field that must be text: other types by `repr`, lone surrogates as ``\\udcXX`` in letters."""
-    try:
-        if isinstance(value, Enum):
-            value = value.value
-        text = str.__str__(value) if isinstance(value, str) else "" if value is None else _bounded_repr(value)
-    except Exception:  # noqa: BLE001 - as in `_encode`
-        text = _bounded_repr(value)
+    text = value if type(value) is str else _text_of(value)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def _text_of(value: Any) -> str:
+    try:
+        if isinstance(value, Enum):
+            value = value.value
+        if isinstance(value, str):
+            return str.__str__(value)
+    except Exception:  # noqa: BLE001 - as in `_encode`
+        return _bounded_repr(value)
+    return "" if value is None else _bounded_repr(value)
+
+
 def _encode(value: Any, depth: int, budget: list[int]) -> Any:
+    if type(value) in _BUILTIN:
+        return _encode_by_type(value, depth, budget)
     try:
         return _encode_by_type(value, depth, budget)
-    except Exception:  # noqa: BLE001 - code of the value's own may have run, and raise anything
+    except Exception:  # noqa: BLE001 - the value's own code may run, and raise anything
         return _encode_text(_bounded_repr(value))
 
 
