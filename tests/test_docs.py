@@ -3,7 +3,6 @@
 import ast
 import doctest
 import importlib
-import json
 import pkgutil
 import re
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import jobtape
-from jobtape.cli.application import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(jobtape.__file__).parent
@@ -38,23 +36,6 @@ def text_constants():
     return found
 
 
-def structs():
-    """The records of a tape by the tag that is their kind."""
-    from jobtape.tape import records
-
-    return {kind.__struct_config__.tag: kind for kind in records.Known.__args__}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_and_option_is_documented(name):
-    """Each command stands in the documents, and so does each of its long options."""
-    module = importlib.import_module(f"jobtape.cli.{COMMANDS[name][0]}")
-    options = {option for param in module.command.params for option in param.opts if option.startswith("--")}
-    text = documents()
-    wanted = {f"jobtape {name}", *(options - {"--help"})}
-    assert set() == {word for word in wanted if not re.search(rf"{re.escape(word)}(?![\w-])", text)}
-
-
 def test_every_environment_variable_is_documented():
     """Each JOBTAPE_ variable that the sources name stands in the documents."""
     ours = {text for text in text_constants() if re.fullmatch(r"JOBTAPE_[A-Z_]+", text)}
@@ -66,21 +47,6 @@ def test_every_event_name_is_documented():
     pattern = r"jobtape\.(launch|attempt|agent|worker)\.\w+|torchelastic\.log\.\w+"
     ours = {text for text in text_constants() if re.fullmatch(pattern, text)} - set(MODULES)
     assert set() == {name for name in ours if not re.search(rf"{re.escape(name)}\b", documents())}
-
-
-def test_every_field_of_the_tape_is_documented():
-    """Each field of each record stands in docs/tape-format.md as code."""
-    text = (ROOT / "docs" / "tape-format.md").read_text(encoding="utf-8")
-    fields = {field for kind in structs().values() for field in kind.__struct_fields__}
-    assert set() == {field for field in {*fields, *structs()} if f"`{field}`" not in text}
-
-
-def test_every_field_of_the_tape_is_in_the_schema():
-    """The JSON Schema of the tape knows each field of each record."""
-    schema = json.loads((ROOT / "docs" / "tape.schema.json").read_text(encoding="utf-8"))
-    known = set(re.findall(r'"(\w+)": ?\{', json.dumps(schema)))
-    fields = {field for kind in structs().values() for field in kind.__struct_fields__}
-    assert set() == fields - known
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if "sitecustomize" not in name])

@@ -158,9 +158,13 @@ class Node(File):
             **fields,
         }
         return self.add(
-            EventRecord, self.at(t), name=f"torchelastic.worker.status.{state}", source=source, metadata=metadata,
+            EventRecord,
+            self.at(t),
+            name=f"torchelastic.worker.status.{state}",
+            source=source,
+            metadata=metadata,
             origin=self.origin(),
-        )  # fmt: skip
+        )
 
     def log(self, t, name, **metadata):
         """Add a log line."""
@@ -270,10 +274,8 @@ class Node(File):
 
 def _trace():
     path = "/venv/lib/python3.11/site-packages/torch/distributed/launcher/api.py"
-    return f'Traceback (most recent call last):
-  File "{path}", line 374, in launch_agent
-    result = agent.run()
-'
+    frame = f'  File "{path}", line 374, in launch_agent\n    result = agent.run()\n'
+    return f"Traceback (most recent call last):\n{frame}"
 
 
 def damaged(node, *lines):

@@ -115,9 +115,16 @@ class Worker(File):
         super().__init__(f"{host}-{pid}.jsonl", None)
         self.boot_s, self.skew = boot_s, skew
         self.header = Header(
-            role="worker", run_id=run_id, host=host, boot_id=boot, pid=pid, pid_start=pid * 10, parent_pid=parent_pid,
-            ranks={name: str(value) for name, value in ranks.items()}, **self.stamp(start),
-        )  # fmt: skip
+            role="worker",
+            run_id=run_id,
+            host=host,
+            boot_id=boot,
+            pid=pid,
+            pid_start=pid * 10,
+            parent_pid=parent_pid,
+            ranks={name: str(value) for name, value in ranks.items()},
+            **self.stamp(start),
+        )
 
     def error(self, t, kind, message, location="/srv/train.py:12", name="error", **more):
         """An uncaught exception."""

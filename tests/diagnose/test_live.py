@@ -172,9 +172,12 @@ def test_torchs_events_and_the_agents_own_are_one_attempt():
     )
     said = answer(agent)
     assert (1, "succeeded", 0, [0, 1], "node-a") == (
-        len(said["attempts"]), said["state"], said["attempts"][0]["round"], [r["rank"] for r in said["attempts"][0]["ranks"]],
+        len(said["attempts"]),
+        said["state"],
+        said["attempts"][0]["round"],
+        [r["rank"] for r in said["attempts"][0]["ranks"]],
         said["attempts"][0]["ranks"][0]["host"],
-    )  # fmt: skip
+    )
 
 
 def test_a_running_job():
@@ -182,8 +185,18 @@ def test_a_running_job():
     agent = running()
     said = answer(agent, alive=[agent.name])
     assert ("running", "running", None, None) == (
-        said["state"], said["attempts"][0]["outcome"], said["attempts"][0]["cause"], said["attempts"][0]["ended"],
-    )  # fmt: skip
+        said["state"],
+        said["attempts"][0]["outcome"],
+        said["attempts"][0]["cause"],
+        said["attempts"][0]["ended"],
+    )
+
+
+def test_a_running_job_has_no_end():
+    """What runs has neither an end nor a wall time."""
+    agent = running()
+    said = answer(agent, alive=[agent.name])
+    assert (None, None) == (said["ended"], said["wall_s"])
 
 
 def test_a_running_job_after_a_failure():
@@ -219,8 +232,10 @@ def test_one_agent_killed_while_the_other_goes_on():
     a.start(25, [0], [300], 1, 0, 1).exit(40, 300, 0).ended(40, "SUCCEEDED").close(41, "succeeded")
     said = answer(a, b, victim, b.worker(201))
     assert (["node_lost", None], "node-b", "likely") == (
-        [c["cause"] and c["cause"]["kind"] for c in said["attempts"]], said["attempts"][0]["cause"]["host"], said["attempts"][0]["cause"]["confidence"],
-    )  # fmt: skip
+        [c["cause"] and c["cause"]["kind"] for c in said["attempts"]],
+        said["attempts"][0]["cause"]["host"],
+        said["attempts"][0]["cause"]["confidence"],
+    )
     assert ({0: "collateral", 1: "unknown"}, "succeeded", 2) == (
         roles(said["attempts"][0]),
         said["state"],
@@ -230,7 +245,7 @@ def test_one_agent_killed_while_the_other_goes_on():
 
 @pytest.mark.parametrize(("signal", "number"), [("SIGTERM", -15), ("SIGINT", -2)])
 def test_a_signal_to_the_whole_process_group(signal, number):
-    """A terminal or a scheduler signals agent and workers at once: workers that die of it by themselves did not fail."""
+    """A terminal or a scheduler signals agent and workers at once: workers that die of it did not fail."""
     agent = (
         running()
         .exit(5, 200, number)

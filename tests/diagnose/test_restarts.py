@@ -206,9 +206,46 @@ def test_console_output_kept_beside_the_events():
 def test_console_output_alone():
     """Nothing but log lines: each stop of workers is an attempt's end; the rank is not guessed from the local one."""
     console = Node("", 0, timed=False).stop(1, 20).failed(1, 1, 21).stop(2, 31).failed(2, 0, 30, -11)
-    console.log(3, "root_cause", entrypoint="t.py", failures=[
-        {"rank": 4, "local_rank": 0, "pid": 30, "exit_code": -11, "error_file": "<N/A>", "time_s": None, "message": "", "first": True},
-    ])  # fmt: skip
+    console.log(
+        3,
+        "root_cause",
+        entrypoint="t.py",
+        failures=[
+            {
+                "rank": 4,
+                "local_rank": 0,
+                "pid": 30,
+                "exit_code": -11,
+                "error_file": "<N/A>",
+                "time_s": None,
+                "message": "",
+                "first": True,
+            },
+        ],
+    )
     said = answer(console)
     assert [("exit_code", None), ("signal", 4)] == causes(said)
     assert ((1, 0, 0), "failed") == (restarts(said), said["state"])
+
+
+def test_a_requeued_job_with_a_missing_log():
+    """Two launches minutes apart on other hosts, the first without its second node's log: nobody fills that place."""
+    first = (
+        Node("node-a", 10).join(0, 0, 0, 2).start(1, [0], [20], world=2).signalled(50).stop(50, 20).signal_exception(51)
+    )
+    second = [Node("node-c", 12), Node("node-d", 13)]
+    for rank, node in enumerate(second):
+        node.join(300, 0, rank, 2).start(301, [rank], [30], world=2).succeeded(350, [rank], [30])
+    said = answer(second[1], first, second[0])
+    assert [["node-a"], ["node-c", "node-d"]] == [attempt["nodes"] for attempt in said["attempts"]]
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_second_try_in_the_same_file(timed):
+    """Nobody came, the launcher was started again, and then the job ran: two attempts of one host."""
+    node = Node("head", 60, timed=timed).wants(0).rendezvous_error(120, "RendezvousTimeoutError")
+    node.pid = 61
+    node.join(200).start(201, [0], [70]).succeeded(250, [0], [70])
+    said = answer(node)
+    assert [(0, "incomplete"), (0, "succeeded")] == outcomes(said)
+    assert ((1, 0, 0), "succeeded", 1) == (restarts(said), said["state"], said["nodes"])

@@ -147,7 +147,6 @@ def _closeness(process: Process, stint: Stint) -> tuple[bool, float]:
 def _attach(process: Process, agent: Agent, _stint: Stint, worker: Worker) -> None:
     same_clock = process.clock == agent.clock
     worker.has_tape = True
-    worker.tape_closed = process.closed
     worker.last = process.last if same_clock else None
     worker.alive = process.alive
     worker.stack = process.stack

@@ -83,13 +83,45 @@ class Group(msgspec.Struct, eq=False):
 
 
 class Launch(msgspec.Struct, eq=False):
-    """Agents that met in one rendezvous, and their attempts."""
+    """Agents that met in one rendezvous, and their attempts.
+
+    Attributes:
+        begins: when the first of them began, and ``ends`` when the last of them gave its last sign of life.
+        waiting: stints that never got as far as workers.
+    """
 
     number: int
-    agents: list[Agent] = msgspec.field(default_factory=list)
     groups: dict[int, Group] = msgspec.field(default_factory=dict)
     waiting: list[Member] = msgspec.field(default_factory=list)
-    """Stints that never got as far as workers."""
+    hosts: set[str] = msgspec.field(default_factory=set)
+    files: set[str] = msgspec.field(default_factory=set)
+    begins: float | None = None
+    ends: float | None = None
+    over: bool = True
+
+    def take(self, agent: Agent, formed: Sequence[tuple[int, Stint]], clocks: Clocks) -> None:
+        """Take an agent in, with its stints at their places."""
+        for order, stint in formed:
+            if order not in self.groups:
+                self.groups[order] = Group(order, self.number)
+            self.groups[order].add(agent, stint)
+        self.waiting += [Member(agent, s) for s in agent.stints if not s.workers and s.joined is None]
+        self.hosts.add(agent.host)
+        self.files.add(agent.file)
+        self.over = self.over and bool(agent.ended) and not agent.live_tape
+        begins, ends = clocks.at(agent.clock, agent.first), clocks.at(agent.clock, agent.last)
+        self.begins = min((t for t in (self.begins, begins) if t is not None), default=None)
+        self.ends = max((t for t in (self.ends, ends) if t is not None), default=None)
+
+    def apart_s(self, agent: Agent, clocks: Clocks) -> float | None:
+        """Seconds between its life and an agent's: 0 when they can have met, None when they cannot."""
+        begins, ends = clocks.at(agent.clock, agent.first), clocks.at(agent.clock, agent.last)
+        alone = self.hosts == {agent.host}
+        if begins is None or ends is None or self.begins is None or self.ends is None:
+            # Without times a file tells: what follows an end there came after it.
+            return None if alone and self.over and self.files == {agent.file} else 0.0
+        apart = max(begins - self.ends, self.begins - ends, 0.0)
+        return apart if apart <= (0.0 if alone else APART_S) else None
 
 
 class History(msgspec.Struct, eq=False):
@@ -97,23 +129,23 @@ class History(msgspec.Struct, eq=False):
 
     groups: list[Group]
     spares: list[Member]
-    launches: list[Launch]
 
 
 def history(agents: Sequence[Agent], processes: Sequence[Process], clocks: Clocks) -> History:
     """Join the agents' stints, and the processes of workers that no agent started, into attempts."""
     launches: list[Launch] = []
-    for agent in sorted(agents, key=lambda a: _first_time(a, clocks)):
-        _place(agent, *_launch_of(agent, launches, clocks))
+    for agent in sorted(agents, key=lambda a: (_first_time(a, clocks), _group_rank(a))):
+        launch, formed = _launch_of(agent, launches, clocks)
+        launch.take(agent, formed, clocks)
     clocks.agree([(m.agent, m.stint) for m in g.members] for launch in launches for g in _in_order(launch))
     groups: list[Group] = []
     spares: list[Member] = []
-    for launch in sorted(launches, key=lambda found: _begin(found, clocks)):
+    for launch in sorted(launches, key=lambda found: (found.begins is None, found.begins or 0.0, found.number)):
         spares += _incomplete(launch)
         groups += _with_unseen(_in_order(launch))
     if not any(group.has_workers for group in groups):
         groups += _without_agents(processes, clocks, len(launches))
-    return History(groups, spares, launches)
+    return History(groups, spares)
 
 
 def _in_order(launch: Launch) -> list[Group]:
@@ -125,8 +157,8 @@ def _first_time(agent: Agent, clocks: Clocks) -> float:
     return float("inf") if moment is None else moment
 
 
-def _begin(launch: Launch, clocks: Clocks) -> tuple[float, int]:
-    return min((_first_time(agent, clocks) for agent in launch.agents), default=float("inf")), launch.number
+def _group_rank(agent: Agent) -> int:
+    return next((s.group_rank for s in agent.stints if s.group_rank is not None), 0)
 
 
 def _formed(agent: Agent) -> list[tuple[int, Stint]]:
@@ -150,17 +182,21 @@ def _launch_of(agent: Agent, launches: list[Launch], clocks: Clocks) -> tuple[La
     formed = _formed(agent)
     # An agent whose first round is a later one carries on a rendezvous that others began.
     carries_on = bool(formed) and formed[0][0] > 0
+    near = []
     for launch in launches:
-        met = carries_on or any(_lives_meet(agent, other, clocks) for other in launch.agents)
-        if met and _has_room(launch, formed):
+        apart = launch.apart_s(agent, clocks)
+        if apart is not None or carries_on:
+            near.append((APART_S if apart is None else apart, launch.number, launch))
+    near.sort(key=lambda found: found[:2])
+    for _, _, launch in near:
+        if _has_room(launch, formed):
             return launch, formed
     if formed and not any(stint.round is not None for _, stint in formed):
         # Its rounds are unknown: it may have come when the others had been through some.
-        for launch in launches:
+        for _, _, launch in near:
             for later in range(1, max(launch.groups, default=0) - formed[0][0] + 1):
                 shifted = [(order + later, stint) for order, stint in formed]
-                met = any(_lives_meet(agent, other, clocks) for other in launch.agents)
-                if met and shifted[0][0] in launch.groups and _has_room(launch, shifted):
+                if shifted[0][0] in launch.groups and _has_room(launch, shifted):
                     return launch, shifted
     launches.append(Launch(len(launches)))
     return launches[-1], formed
@@ -168,27 +204,6 @@ def _launch_of(agent: Agent, launches: list[Launch], clocks: Clocks) -> tuple[La
 
 def _has_room(launch: Launch, formed: Sequence[tuple[int, Stint]]) -> bool:
     return all(order not in launch.groups or launch.groups[order].has_room_for(stint) for order, stint in formed)
-
-
-def _lives_meet(one: Agent, other: Agent, clocks: Clocks) -> bool:
-    """Whether two agents can have lived at the same time."""
-    if one.file == other.file and one.host == other.host and other.ended and not one.live_tape:
-        return False
-    begins, ends = clocks.at(one.clock, one.first), clocks.at(one.clock, one.last)
-    other_begins, other_ends = clocks.at(other.clock, other.first), clocks.at(other.clock, other.last)
-    if begins is None or ends is None or other_begins is None or other_ends is None:
-        return True
-    slack = 0.0 if one.clock == other.clock or one.host == other.host else APART_S
-    return begins <= other_ends + slack and other_begins <= ends + slack
-
-
-def _place(agent: Agent, launch: Launch, formed: Sequence[tuple[int, Stint]]) -> None:
-    launch.agents.append(agent)
-    for order, stint in formed:
-        if order not in launch.groups:
-            launch.groups[order] = Group(order, launch.number)
-        launch.groups[order].add(agent, stint)
-    launch.waiting += [Member(agent, s) for s in agent.stints if not s.workers and s.joined is None]
 
 
 def _incomplete(launch: Launch) -> list[Member]:

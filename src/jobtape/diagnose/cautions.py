@@ -80,7 +80,7 @@ def _spares(past: History) -> list[Warning_]:
                     f"the agent on {member.agent.host} waited in vain for a place, and failed: "
                     f"{evidence.one_line(error.headline)}",
                 )
-            )  # fmt: skip
+            )
     return found
 
 

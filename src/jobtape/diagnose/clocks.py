@@ -28,7 +28,8 @@ class Clocks:
 
     def __init__(self, files: Iterable[FileFacts]) -> None:
         self._wall_offset: dict[Clock, float] = {}
-        self._correction: dict[str, float] = {}
+        self._correction: dict[Clock, float] = {}
+        self._shift: dict[Clock, float] = {}
         self.skews: dict[str, float] = {}
         for file in files:
             if file.offset_s is not None:
@@ -38,7 +39,11 @@ class Clocks:
         """Unix seconds of a time on a clock; None when they cannot be a real moment."""
         if seconds is None:
             return None
-        moment = seconds + self._wall_offset.get(clock, 0.0) - self._correction.get(self._key(clock), 0.0)
+        shift = self._shift.get(clock)
+        if shift is None:
+            shift = self._wall_offset.get(clock, 0.0) - self._correction.get(clock, 0.0)
+            self._shift[clock] = shift
+        moment = seconds + shift
         return moment if EARLIEST_S < moment < LATEST_S else None
 
     def at(self, clock: Clock, point: Point | None) -> float | None:
@@ -47,32 +52,29 @@ class Clocks:
 
     def slack(self, one: Clock, other: Clock) -> float:
         """By how much times on two clocks must differ before their order is proven."""
-        return 0.0 if self._key(one) == self._key(other) else AGREEMENT_S
-
-    def _key(self, clock: Clock) -> str:
-        return f"{clock.kind} {clock.name}"
+        return 0.0 if one == other else AGREEMENT_S
 
     def agree(self, rounds: Iterable[Sequence[tuple[Agent, Stint]]]) -> None:
-        """Learn the offsets between hosts from the attempts that several of them formed together."""
-        known: dict[str, float] = {}
+        """Learn the offsets between hosts from the attempts that several of them formed together.
+
+        A node that was slow once is no clock that is off: of several attempts the one where they differ least counts.
+        """
+        offsets: dict[Clock, float] = {}
+        hosts: dict[Clock, str] = {}
         for members in rounds:
-            seen = []
+            formed: dict[Clock, float] = {}
             for agent, stint in members:
-                formed = stint.joined or stint.started
-                moment = self.at(agent.clock, formed)
+                moment = self.at(agent.clock, stint.joined or stint.started)
                 if moment is not None:
-                    seen.append((self._key(agent.clock), moment, agent.host))
-            if len({key for key, _, _ in seen}) < 2:
+                    formed.setdefault(agent.clock, moment)
+                    hosts.setdefault(agent.clock, agent.host)
+            if len(formed) < 2:
                 continue
-            reference = next(((key, moment) for key, moment, _ in seen if key in known), None)
-            if reference is None:
-                reference = seen[0][:2]
-                known.setdefault(reference[0], 0.0)
-            base = reference[1] - known[reference[0]]
-            for key, moment, host in seen:
-                if key not in known:
-                    offset = moment - base
-                    known[key] = offset if abs(offset) > AGREEMENT_S else 0.0
-                    if known[key]:
-                        self.skews[host] = offset
-        self._correction = {key: offset for key, offset in known.items() if offset}
+            reference = next((clock for clock in formed if clock in offsets), next(iter(formed)))
+            base = formed[reference] - offsets.setdefault(reference, 0.0)
+            for clock, moment in formed.items():
+                if clock != reference:
+                    offsets[clock] = min(offsets.get(clock, moment - base), moment - base, key=abs)
+        self._correction = {clock: offset for clock, offset in offsets.items() if abs(offset) > AGREEMENT_S}
+        self._shift = {}
+        self.skews = {hosts[clock]: offset for clock, offset in self._correction.items()}

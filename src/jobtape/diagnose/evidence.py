@@ -20,7 +20,7 @@ def cite(place: Place | Point | None, says: str) -> str | None:
     if isinstance(place, Point):
         place = place.place
     where = f"{place.file}:{place.line}" if place.line else place.file
-    return f"{where} #{place.seq} {one_line(says)}"
+    return f"{' '.join(where.splitlines())} #{place.seq} {one_line(says)}"
 
 
 def one_line(text: str, width: int = WIDTH) -> str:

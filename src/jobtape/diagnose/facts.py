@@ -75,7 +75,6 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
     exit_call: str = ""
     """``sys.exit`` or ``os._exit`` when it ended itself."""
     has_tape: bool = False
-    tape_closed: bool = False
     last: Point | None = None
     """The last record of its own tape."""
     alive: bool = False

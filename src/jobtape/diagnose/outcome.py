@@ -42,9 +42,14 @@ def _attempt(index: int, group: Group, following: Group | None, clocks: Clocks, 
         started = _earliest(clocks.at(m.agent.clock, m.stint.opened) for m in group.members)
         ended = None if running else _latest(_incomplete_end(group, clocks))
         return Attempt(
-            index=index, round=_round_of(group), nodes=nodes, started=started, ended=_after(started, ended),
-            outcome="running" if running else "incomplete", cause=cause,
-        )  # fmt: skip
+            index=index,
+            round=_round_of(group),
+            nodes=nodes,
+            started=started,
+            ended=_after(started, ended),
+            outcome="running" if running else "incomplete",
+            cause=cause,
+        )
     suspects = suspects_of(group, clocks)
     cause = judge(group, suspects, clocks, went_on=same_launch)
     if cause is None and same_launch and following is not None:

@@ -40,11 +40,12 @@ def conclude(files: Sequence[FileFacts], *, run_id: str | None = None) -> Run:
     past = history(agents, attach_tapes(processes, agents), clocks)
     attempts = attempts_of(past.groups, clocks, _node_names(past))
     started, ended = _span(files, agents, clocks)
+    state = state_of(attempts, agents, past.groups)
     return Run(
         run_id=run_id if run_id is not None else next((file.run_id for file in files if file.run_id), ""),
-        state=state_of(attempts, agents, past.groups),
+        state=state,
         started=started,
-        ended=ended,
+        ended=None if state == "running" else ended,
         nodes=_count_nodes(past, attempts),
         world_size=next((a.world_size for a in reversed(attempts) if a.world_size is not None), None),
         restarts=restarts_of(attempts),

@@ -34,9 +34,14 @@ def judge_incomplete(group: Group, clocks: Clocks) -> Cause | None:
         time = clocks.at(agent.clock, agent.signal_at)
         says = f"the agent on {agent.host} got {agent.signal} before workers were started"
         return Cause(
-            kind="preempted", host=agent.host, signal=agent.signal, time=time, detected=time, confidence="certain",
+            kind="preempted",
+            host=agent.host,
+            signal=agent.signal,
+            time=time,
+            detected=time,
+            confidence="certain",
             evidence=evidence.listed([evidence.cite(agent.signal_at, says)]),
-        )  # fmt: skip
+        )
     gone = [m for m in group.members if _is_gone(m)]
     if gone and (errors or len(gone) == len(group.members)):
         return _lost(gone[0], errors, clocks)

@@ -70,9 +70,14 @@ def _suspect(member: Member, worker: Worker, clocks: Clocks) -> Suspect:
     agent = member.agent
     error = signature_of(worker.error) if _may_matter(worker) else None
     suspect = Suspect(
-        worker=worker, host=agent.host, clock=agent.clock, member=member, ending=UNKNOWN, signature=error,
+        worker=worker,
+        host=agent.host,
+        clock=agent.clock,
+        member=member,
+        ending=UNKNOWN,
+        signature=error,
         noticed=_noticed(worker, agent.clock, clocks),
-    )  # fmt: skip
+    )
     suspect.ending = _ending(member, worker, error)
     if suspect.failed:
         _date(suspect, clocks)
@@ -184,7 +189,6 @@ def _of_process(process: Process, clocks: Clocks) -> Suspect:
         pid=process.pid,
         start=process.start,
         has_tape=True,
-        tape_closed=process.closed,
         last=process.last,
         alive=process.alive,
         stack=process.stack,

@@ -48,7 +48,7 @@ class Header(msgspec.Struct, tag_field="kind", tag="header", gc=False, omit_defa
     """Only in imports: the file the records came from."""
 
 
-class EventRecord(msgspec.Struct, tag_field="kind", tag="event", gc=False, omit_defaults=True, kw_only=True):
+class EventRecord(msgspec.Struct, tag_field="kind", tag="event", gc=False, omit_defaults=True):
     """An `jobtape.events.Event`, torch's or ours."""
 
     seq: int
@@ -64,7 +64,7 @@ class EventRecord(msgspec.Struct, tag_field="kind", tag="event", gc=False, omit_
     """Only in imports: ``file:line`` of the foreign record."""
 
 
-class RdzvRecord(msgspec.Struct, tag_field="kind", tag="rdzv", gc=False, omit_defaults=True, kw_only=True):
+class RdzvRecord(msgspec.Struct, tag_field="kind", tag="rdzv", gc=False, omit_defaults=True):
     """An `jobtape.events.RdzvEvent`, torch's or ours."""
 
     seq: int
