@@ -239,3 +239,22 @@ def test_forms_of_torchs_error_file(raw, kind, error_type, message):
     node = one_node(1).ended(9, 0, 200, 1, raw)
     cause = answer(node.agent(9))["attempts"][0]["cause"]
     assert (kind, error_type, message) == (cause["kind"], cause["error_type"], cause["message"])
+
+
+@pytest.mark.parametrize(("world", "rank"), [(1, 0), (4, None)])
+def test_one_failed_rank_among_ranks_that_nobody_tells_of(world, rank):
+    """The last line of an old log: in a world of one that rank failed; in a larger one nothing says who was first."""
+    node = Node(timed=False)
+    node.world = world
+    cause = answer(node.ended(None, 0, 97).agent(None))["attempts"][0]["cause"]
+    assert ("unknown", rank, None, "unknown") == tuple(cause[k] for k in ("kind", "rank", "exit_code", "confidence"))
+
+
+def test_the_only_failed_rank_beside_ranks_that_were_terminated():
+    """torch's TERMINATED says that a rank was stopped: the one that is FAILED is the one."""
+    node = one_node(3).ended(9, 1, 201, local_rank=1)
+    for rank in (0, 2):
+        node.ended(9, rank, 200 + rank, state="TERMINATED", error="null", local_rank=rank)
+    said = answer(node.agent(9))
+    assert [("unknown", 1)] == causes(said)
+    assert {0: "stopped", 1: "first", 2: "stopped"} == roles(said["attempts"][0])

@@ -91,6 +91,9 @@ def _preempted(told: Sequence[nodes.Signalled], suspects: Sequence[Suspect]) -> 
 def _rank_failed(candidates: Sequence[Suspect], group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
     """Some ranks failed of their own cause; or, when nothing better is known, without a word on why."""
     first = _first_of(candidates, clocks)
+    if first is not None and causes.kind_of(first) == "unknown" and not _all_accounted_for(group, suspects):
+        # That a rank is among those that failed is not that it was first.
+        first = None
     if first is not None:
         _assign_roles(first, suspects)
         return causes.of_rank(first, suspects, _confidence(first, group, suspects, clocks))
@@ -138,8 +141,7 @@ def _confidence(first: Suspect, group: Group, suspects: Sequence[Suspect], clock
         return "unknown"
     others = [s for s in suspects if s.failed and s is not first]
     if not others:
-        size = group.group_world_size
-        missing = any(s.ending == UNKNOWN for s in suspects) or (size is not None and len(group.members) < size)
+        missing = not _all_accounted_for(group, suspects)
         if first.ending == OWN:
             return "likely" if missing else "certain"
         # torch's line names one failed rank even when several had failed at its look.
@@ -148,6 +150,13 @@ def _confidence(first: Suspect, group: Group, suspects: Sequence[Suspect], clock
     if first.ending == OWN:
         return "certain" if proven and all(clocks.slack(first.clock, s.clock) == 0.0 for s in others) else "likely"
     return "likely" if proven or all(s.ending == COLLATERAL for s in others) else "suspected"
+
+
+def _all_accounted_for(group: Group, suspects: Sequence[Suspect]) -> bool:
+    """Whether it is known of every rank how it ended."""
+    ranks = max((m.stint.world_size or 0 for m in group.members), default=0)
+    nodes_missing = group.group_world_size is not None and len(group.members) < group.group_world_size
+    return not nodes_missing and len(suspects) >= ranks and all(s.ending != UNKNOWN for s in suspects)
 
 
 def _node_lost(node: nodes.Silent, suspects: Sequence[Suspect]) -> Cause:
