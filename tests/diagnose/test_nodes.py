@@ -285,3 +285,10 @@ def test_a_node_that_was_slow_once_has_no_clock_that_is_off():
         b.join(t + late, attempt, 1, 2).start(t + late + 1, [1], [20 + attempt], world=2)
     said = answer(a.succeeded(120, [0], [21]), b.succeeded(120, [1], [21]))
     assert ([], 120.0) == (kinds(said), said["wall_s"])
+
+
+def test_an_exit_code_that_a_script_chose_beats_a_silent_node():
+    """A peer that is lost makes Python exit with 1, not with 7."""
+    a, b = pair()
+    a.beats(6, 60).stop(60).failed(60, 0, 20, 7).ended(60, 0, 20, 7).agent(61)
+    assert [("exit_code", 0)] == causes(answer(a, b.beats(6, 20)))

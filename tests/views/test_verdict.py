@@ -3,6 +3,7 @@
 import pytest
 
 from jobtape.diagnose.model import Loss, Restarts, Warning_
+from jobtape.views.attempts import attempts
 from jobtape.views.verdict import between, verdict
 from tests.views.runs_to_show import START, TRACEBACK, a_cause, a_rank, a_run, an_attempt
 
@@ -158,3 +159,12 @@ def test_nothing_known_at_all(text):
     said = text(verdict(a_run(attempt, run_id="", started=None, ended=None, world_size=None, nodes=0)))
     assert "run (no id), failed, 0 nodes\n" in said
     assert TRACEBACK not in said
+
+
+def test_a_change_of_membership_names_the_nodes(text):
+    """After an attempt that ended because nodes joined or left, those nodes are named."""
+    before = an_attempt(0, outcome="membership", cause=None, nodes=("edge-01", "edge-02"))
+    after = an_attempt(1, 110.0, outcome="succeeded", cause=None, nodes=("edge-02", "edge-03"))
+    run = a_run(before, after, state="succeeded")
+    assert "change    edge-03 joined, edge-01 left" in text(verdict(run))
+    assert "edge-03 joined, edge-01 left" in text(attempts(run))

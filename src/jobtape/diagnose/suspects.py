@@ -11,6 +11,7 @@ from jobtape.diagnose.attempts import Group, Member, workers_of
 from jobtape.diagnose.clocks import Clocks
 from jobtape.diagnose.facts import Clock, Process, Worker, signal_name
 from jobtape.diagnose.signatures import Signature, signature_of
+from jobtape.diagnose.stints import FROM_OUTPUT
 
 OWN, COLLATERAL, VAGUE, STOPPED, SUCCEEDED, UNKNOWN = "own", "collateral", "vague", "stopped", "succeeded", "unknown"
 
@@ -68,17 +69,17 @@ def suspects_of(group: Group, clocks: Clocks) -> list[Suspect]:
 
 def _suspect(member: Member, worker: Worker, clocks: Clocks) -> Suspect:
     agent = member.agent
-    error = signature_of(worker.error) if _may_matter(worker) else None
+    signature = signature_of(worker.error) if worker.exit_code != 0 else None
     suspect = Suspect(
         worker=worker,
         host=agent.host,
         clock=agent.clock,
         member=member,
         ending=UNKNOWN,
-        signature=error,
+        signature=signature,
         noticed=_noticed(worker, agent.clock, clocks),
     )
-    suspect.ending = _ending(member, worker, error)
+    suspect.ending = _ending(member, worker, signature)
     if suspect.failed:
         _date(suspect, clocks)
     return suspect
@@ -91,35 +92,39 @@ def _noticed(worker: Worker, clock: Clock, clocks: Clocks) -> float | None:
     return min((t for p in points if (t := clocks.at(clock, p)) is not None), default=None)
 
 
-def _may_matter(worker: Worker) -> bool:
-    return worker.error is not None and worker.exit_code != 0
-
-
 def _ending(member: Member, worker: Worker, signature: Signature | None) -> str:
     code = worker.exit_code
-    if worker.stop is not None and not _failed_before_stop(worker):
-        # Without a time its own words decide: a victim that had said so, and whose exit code is no signal's.
-        return (
-            COLLATERAL if signature is not None and code is not None and code > 0 and worker.fault is None else STOPPED
-        )
     if worker.stop is None:
-        if code == 0 or (code is None and worker.state == "SUCCEEDED"):
-            return SUCCEEDED
-        if _ended_with_agent(member, worker):
-            return STOPPED
-        if worker.state == "TERMINATED" and worker.failure is None:
-            # Where the agent's signals are on the record, one who got none had ended by itself.
-            return UNKNOWN if any(other.stop is not None for other in member.stint.workers) else STOPPED
-        if code is None and worker.state != "FAILED" and worker.failure is None:
-            if member.stint.succeeded is not None:
-                return SUCCEEDED
-            if worker.error is None or worker.error_weight < 2:
-                return UNKNOWN
+        harmless = _harmless_ending(member, worker)
+        if harmless is not None:
+            return harmless
+    elif not _failed_before_stop(worker):
+        # Without a time its own words decide: a victim that had said so, and whose exit code is no signal's.
+        had_failed = signature is not None and worker.fault is None and code is not None and code > 0
+        return COLLATERAL if had_failed else STOPPED
     if worker.error is not None and worker.error.headline:
         return COLLATERAL if signature is not None else OWN
     if code is not None and (signal_name(code) in NEEDS_NO_PEER if code < 0 else bool(worker.exit_call)):
         return OWN
     return VAGUE
+
+
+def _harmless_ending(member: Member, worker: Worker) -> str | None:
+    """How a worker ended that no agent stopped, unless it failed by itself."""
+    code = worker.exit_code
+    if code == 0 or (code is None and worker.state == "SUCCEEDED"):
+        return SUCCEEDED
+    if _ended_with_agent(member, worker):
+        return STOPPED
+    if worker.state == "TERMINATED" and worker.failure is None:
+        # Where the agent's signals are on the record, one who got none had ended by itself.
+        return UNKNOWN if any(other.stop is not None for other in member.stint.workers) else STOPPED
+    if code is not None or worker.state == "FAILED" or worker.failure is not None:
+        return None
+    if member.stint.succeeded is not None:
+        return SUCCEEDED
+    # What a worker prints may be an error that it has caught; only its error file and its own tape tell of its end.
+    return None if worker.error is not None and worker.error_weight > FROM_OUTPUT else UNKNOWN
 
 
 def _failed_before_stop(worker: Worker) -> bool:

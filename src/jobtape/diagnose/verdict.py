@@ -50,7 +50,7 @@ def judge(group: Group, suspects: Sequence[Suspect], clocks: Clocks, *, went_on:
     if own:
         return _rank_failed(own, group, suspects, clocks)
     vague = [s for s in failed if s.ending == VAGUE]
-    silent = nodes.silent_before(group, failed, clocks)
+    silent = [] if any(map(_speaks_for_itself, vague)) else nodes.silent_before(group, failed, clocks)
     if silent and (failed or went_on or not _any_succeeded(group)):
         return _node_lost(silent[0], suspects)
     if vague:
@@ -119,8 +119,13 @@ def _first_of(candidates: Sequence[Suspect], clocks: Clocks) -> Suspect | None:
 
 def _by_choice(candidates: Sequence[Suspect]) -> Suspect | None:
     """Of ranks that say nothing, the one whose exit code a script must have chosen: any uncaught exception gives 1."""
-    chosen = [s for s in candidates if s.worker.exit_code not in (None, 1) and s.signal != "SIGABRT"]
+    chosen = [s for s in candidates if _speaks_for_itself(s)]
     return chosen[0] if len(chosen) == 1 else None
+
+
+def _speaks_for_itself(suspect: Suspect) -> bool:
+    """Whether a rank without words ended in a way that a lost peer does not explain: Python's 1 and an abort are such."""
+    return suspect.worker.exit_code not in (None, 1) and suspect.signal != "SIGABRT"
 
 
 def _assign_roles(first: Suspect, suspects: Sequence[Suspect]) -> None:

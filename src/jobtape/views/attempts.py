@@ -11,7 +11,7 @@ from jobtape.diagnose.model import iso, to_json
 from jobtape.views.clock import duration
 from jobtape.views.endings import VARYING, Ending, endings
 from jobtape.views.escape import brief, visible
-from jobtape.views.groups import count, node_names, ranges
+from jobtape.views.groups import change_of_nodes, count, node_names, ranges
 from jobtape.views.page import Grid, Page, Piece
 from jobtape.views.sentence import blame, how_ended, message
 from jobtape.views.verdict import doubts, heading, restarts_text, summary
@@ -62,11 +62,17 @@ def attempts(run: Run, *, full: bool = False) -> Page:
 
 
 def restart_line(page: Page, before: Attempt | None, attempt: Attempt) -> None:
-    """How long it took from the end of one attempt to the start of the next."""
-    if before is None or before.ended is None or attempt.started is None or attempt.started < before.ended:
+    """How long it took from the end of one attempt to the start of the next, and which nodes joined or left."""
+    if before is None:
         return
-    page.line((f"{duration(attempt.started - before.ended)} until the next attempt started", "dim"))
-    page.blank()
+    told = []
+    if before.ended is not None and attempt.started is not None and attempt.started >= before.ended:
+        told.append(f"{duration(attempt.started - before.ended)} until the next attempt started")
+    if change := change_of_nodes(before.nodes, attempt.nodes):
+        told.append(change)
+    if told:
+        page.line(("; ".join(told), "dim"))
+        page.blank()
 
 
 def workers_part(page: Page, attempt: Attempt, full: bool) -> None:

@@ -80,6 +80,18 @@ def node_names(hosts: Iterable[str], limit: int = 60) -> str:
     return f"{', '.join(kept)} and {len(names):,} more"
 
 
+def change_of_nodes(before: Iterable[str], after: Iterable[str]) -> str:
+    """Which nodes joined and which left between two attempts; empty when none did.
+
+    >>> change_of_nodes(["edge-01", "edge-02"], ["edge-02", "edge-03"])
+    'edge-03 joined, edge-01 left'
+    """
+    was, now = list(before), list(after)
+    joined, left = [node for node in now if node not in was], [node for node in was if node not in now]
+    told = [f"{node_names(nodes)} {verb}" for nodes, verb in ((joined, "joined"), (left, "left")) if nodes]
+    return ", ".join(told)
+
+
 def number_pieces(numbers: Sequence[str]) -> list[str]:
     """The numbers of equal names, as pieces to put between their common ends: ``[01-03]``, or one number alone."""
     widths = {len(number) for number in numbers if number.startswith("0") and len(number) > 1}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jobtape.views.clock import duration, moment, span
 from jobtape.views.endings import VARYING, Ending, endings
 from jobtape.views.escape import brief, folded, visible, visible_lines
-from jobtape.views.groups import count, node_names, rank_phrase
+from jobtape.views.groups import change_of_nodes, count, node_names, rank_phrase
 from jobtape.views.page import Page, Piece
 from jobtape.views.sentence import apart, blame, consequences, how_ended, sentence, which
 from jobtape.views.stacks import standing
@@ -90,6 +90,7 @@ def verdict(run: Run, *, full: bool = False) -> Page:
                 attempt_part(page, Ending([attempt]), full=True, detailed=True)
         else:
             attempt_part(page, group, full=False, detailed=group is told_whole)
+        change_part(page, run, group)
     cost(page, run)
     return page
 
@@ -142,6 +143,16 @@ def attempt_part(page: Page, group: Ending, *, full: bool, detailed: bool) -> No
         standing_part(page, attempt, full)
     if cause is not None:
         evidence_part(page, cause, full=full, detailed=detailed)
+
+
+def change_part(page: Page, run: Run, group: Ending) -> None:
+    """Which nodes joined or left after an attempt that ended for that."""
+    if len(group.attempts) > 1 or group.example.outcome != "membership":
+        return
+    later = [attempt for attempt in run.attempts if attempt.index == group.example.index + 1]
+    change = change_of_nodes(group.example.nodes, later[0].nodes) if later else ""
+    if change:
+        page.line(("change    ", "dim"), change, indent=2, hang=10)
 
 
 def heading(group: Ending) -> list[Piece]:
