@@ -124,7 +124,7 @@ def _by_choice(candidates: Sequence[Suspect]) -> Suspect | None:
 
 
 def _speaks_for_itself(suspect: Suspect) -> bool:
-    """Whether a rank without words ended in a way that a lost peer does not explain: Python's 1 and an abort are such."""
+    """Whether a rank without words ended in a way that a lost peer does not explain, as it does a 1 or an abort."""
     return suspect.worker.exit_code not in (None, 1) and suspect.signal != "SIGABRT"
 
 

@@ -189,7 +189,7 @@ def least_width(grid: Grid) -> int:
 
 def wrapped(line: Line, console: Console) -> Iterator[Text]:
     """A line cut to the console's width, each part with the line's indentation and mark."""
-    if not line.text.plain:
+    if not line.text.plain and not line.mark:
         yield Text()
         return
     first, later = line.indent, line.indent + line.hang

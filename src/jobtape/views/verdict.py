@@ -39,6 +39,8 @@ SHOWN_ENDINGS = 4
 TRACEBACK_HEAD, TRACEBACK_TAIL = 5, 6
 """Lines of a traceback: the outermost frames are the user's own, the innermost say what happened."""
 
+EXTENSIONS = "Extension modules: "
+"""The last line of faulthandler: every extension module that is loaded, hundreds of words after the stack."""
 MARKERS = re.compile(r"\s*[~^]+\s*")
 """The lines of a traceback that only point at a part of the line above."""
 
@@ -201,7 +203,9 @@ def first_part(page: Page, cause: Cause, *, full: bool, detailed: bool) -> None:
     if cause.traceback:
         lines = visible_lines(cause.traceback)
         if not full:
-            lines = [line for line in lines if not MARKERS.fullmatch(line)]
+            lines = [line for line in lines if not MARKERS.fullmatch(line) and not line.startswith(EXTENSIONS)]
+            while lines and not lines[-1]:
+                lines.pop()
             lines = clipped(folded(lines, TRACEBACK_HEAD, tail_of(lines)))
         page.quote(lines, 12)
     elif cause.stack:
