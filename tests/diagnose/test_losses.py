@@ -3,7 +3,7 @@
 import pytest
 
 from jobtape.tape.records import CloseRecord
-from tests.diagnose.lab import Node, answer, causes, damaged
+from tests.diagnose.lab import Node, answer, causes, damaged, raised
 from tests.diagnose.live import Agent
 
 
@@ -46,3 +46,22 @@ def test_a_whole_record_has_no_warning():
     """Nothing lost, nothing said."""
     said = answer(failed_node())
     assert ([], 0, 0) == (said["warnings"], said["loss"]["events_missing"], said["loss"]["damaged_lines"])
+
+
+def test_a_worker_whose_start_is_lost_is_still_a_rank():
+    """A worker met first by its pid alone gets its rank from the record that names it."""
+    node = Node().join(0).start(1, [1], [21], world=2).stop(9, 20).failed(10, 1, 21, 3)
+    node.ended(10, 0, 20, -15).ended(10, 1, 21, 3, local_rank=1).agent(11)
+    (attempt,) = answer(node)["attempts"]
+    assert {0: ("stopped", -15), 1: ("first", 3)} == {
+        rank["rank"]: (rank["role"], rank["exit_code"]) for rank in attempt["ranks"]
+    }
+
+
+def test_an_error_file_with_a_lone_surrogate_is_read():
+    """Python writes the name of a file that is not UTF-8 with an escape that strict readers of JSON refuse."""
+    error = raised("FileNotFoundError", "No such file: 'caf\udce9.bin'")
+    node = Node().join(0).start(1, [0], [20]).failed(10, 0, 20).ended(10, 0, 20, 1, error=error).agent(11)
+    cause = answer(node)["attempts"][0]["cause"]
+    assert ("exception", "FileNotFoundError") == (cause["kind"], cause["error_type"])
+    assert "caf" in cause["message"]

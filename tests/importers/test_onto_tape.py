@@ -40,14 +40,14 @@ def test_tape_file_of_an_import(tmp_path):
 
 def test_lines_belong_to_the_run_around_them(tmp_path):
     """A line that names no run is of the run before it, at the start of a file of the first one."""
-    failed = glog(FAILED_LINE)
+    failed = [glog(FAILED_LINE, time=f"0217 09:30:0{second}.019000") for second in range(3)]
     shelf = imported(
         tmp_path,
-        failed,
+        failed[0],
         event(run_id="a"),
-        failed,
+        failed[1],
         rdzv(run_id="b"),
-        failed,
+        failed[2],
         event(run_id=None),
         "x",
         event(run_id="a"),
@@ -211,3 +211,17 @@ def test_records_are_strict_json(tmp_path):
 
     for line in shelf.tapes[0].path.read_bytes().splitlines():
         json.loads(line, parse_constant=refuse)
+
+
+def test_lines_shipped_twice_are_one_record(tmp_path):
+    """A line that carries its own time and comes again word for word is foreign; one without a time is kept."""
+    timed, bare = event(time=1794404220.5), event("FAILED")
+    shelf = imported(tmp_path, timed, glog(FAILED_LINE), bare, timed, glog(FAILED_LINE), bare)
+    assert {"job-7": [1, 2, 3, 6]} == runs_of(shelf.tapes)
+    assert 2 == shelf.losses["foreign_line"].count
+
+
+def test_a_line_without_a_run_belongs_to_the_run_of_its_process(tmp_path):
+    """In a file of several runs the process a log line names decides, not which record stands before it."""
+    shelf = imported(tmp_path, rdzv(run_id="a"), rdzv(run_id="b", pid=1790), glog(FAILED_LINE))
+    assert {"a": [1, 3], "b": [2]} == runs_of(shelf.tapes)

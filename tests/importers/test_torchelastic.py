@@ -269,7 +269,7 @@ def test_each_intact_event_is_imported_once(tmp_path_factory, kinds):
                 "text": "ordinary text",
                 "torn": event(rank=rank)[:90],
                 "garbage": "\x00\x01\udcff\udcfe",
-                "agent": glog(FAILED_LINE),
+                "agent": glog(FAILED_LINE, time=f"0217 09:30:00.{rank:06}"),
                 "rank": "[rank0]: Traceback (most recent call last):\n[rank0]: ValueError: " + event(rank=-1),
                 "block": block((0, 1, "ValueError: bad\n  " + event(rank=-1))),
             }[kind].encode("utf-8", "surrogateescape")

@@ -11,6 +11,9 @@ from jobtape.diagnose.facts import Agent, FileFacts, Place, Point, Process, Stin
 from jobtape.diagnose.log_records import log_line
 from jobtape.diagnose.stints import FROM_ITSELF, FROM_OUTPUT, Cast, worker_said
 
+FILE_TICK_S = 0.01
+"""Files are dated by the kernel's coarse clock, which stands still for up to a tick (CONFIG_HZ=100)."""
+
 
 def all_agents(files: Sequence[FileFacts]) -> list[Agent]:
     """The agents of a run, each once, with what the log lines of other files add to them."""
@@ -155,6 +158,14 @@ def _attach(process: Process, agent: Agent, _stint: Stint, worker: Worker) -> No
     describe_end(worker, process, same_clock=same_clock)
 
 
+def _date_crash(worker: Worker, process: Process, crash_s: float) -> None:
+    """A crash is older than the end of its process, which the kernel tells only when it has closed its connections."""
+    began, ended = process.start.time, worker.end.time if worker.end is not None else None
+    if (began is None or began - FILE_TICK_S <= crash_s) and (ended is None or crash_s <= ended):
+        last = crash_s + FILE_TICK_S
+        worker.fault = (crash_s, last if ended is None else min(last, ended))
+
+
 def describe_end(worker: Worker, process: Process, *, same_clock: bool = True) -> None:
     """What a process says of its own end."""
 
@@ -164,6 +175,8 @@ def describe_end(worker: Worker, process: Process, *, same_clock: bool = True) -
     if process.error is not None and process.error_at is not None:
         worker.fault = when(process.error_at) or worker.fault
         worker_said(worker, process.error_at, process.error, FROM_ITSELF)
+    elif process.crash_s is not None and same_clock:
+        _date_crash(worker, process, process.crash_s)
     elif worker.error is not None and worker.error.error_type is not None:
         # An error file has an exception: how the process left then (multiprocessing calls sys.exit) adds nothing.
         return

@@ -184,6 +184,8 @@ class Process(msgspec.Struct, eq=False, kw_only=True):
     exit_text: FailureText | None = None
     exit_at: Point | None = None
     stack: str = ""
+    crash_s: float | None = None
+    """When faulthandler wrote of a crash: the crash is not older, and younger by a tick of the file clock at most."""
 
 
 class FileFacts(msgspec.Struct, eq=False, kw_only=True):

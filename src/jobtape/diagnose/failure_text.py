@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import msgspec
@@ -75,10 +76,7 @@ def from_error_file(data: object) -> FailureText | None:
     if isinstance(data, str):
         if not data.lstrip().startswith("{"):
             return from_text(data)
-        try:
-            data = msgspec.json.decode(data.encode("utf-8", "surrogatepass"))
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return None
+        data = from_json(data)
     if not isinstance(data, dict):
         return None
     message = data.get("message")
@@ -99,6 +97,21 @@ def from_error_file(data: object) -> FailureText | None:
         # torch writes the exception's class name in front, whatever the class is called.
         kind, text = match["type"], match["message"]
     return failure_text(kind, text, extra.get("py_callstack"), None, stamp)
+
+
+def from_json(text: str) -> object:
+    """What a JSON text holds, None for one that is none.
+
+    The standard library takes what msgspec refuses: escapes of lone surrogates, as Python writes the names of
+    files that are not UTF-8.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return None
 
 
 def from_text(text: object, time_s: object = None) -> FailureText | None:

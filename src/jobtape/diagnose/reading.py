@@ -200,6 +200,8 @@ def _read_worker(
         alive=alive,
         stack=_own_text(file.stacks),
     )
+    if process.stack.startswith("Fatal Python error") and file.stacks_ns:
+        process.crash_s = seconds(Header(time_ns=file.stacks_ns))
     point = start
     for record, line in zip(file.records, file.lines, strict=False):
         if isinstance(record, EventRecord) and record.name.startswith("jobtape.worker."):

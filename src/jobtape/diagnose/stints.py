@@ -170,6 +170,9 @@ def find_worker(
     if pid is not None and pid in agent.by_pid:
         stint, worker = agent.by_pid[pid]
         if (rank is None or worker.rank in (None, rank)) and attempt_id in (None, stint.attempt_id):
+            # It may have been met by its pid alone, in a line that says no more of it.
+            worker.rank = rank if worker.rank is None else worker.rank
+            worker.local_rank = local_rank if worker.local_rank is None else worker.local_rank
             return stint, worker
     stint = stint_in_progress(agent, point)
     if attempt_id is not None and stint.attempt_id != attempt_id:

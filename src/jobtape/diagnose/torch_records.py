@@ -10,10 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from jobtape.diagnose.facts import Agent, Point, as_count, as_int, as_text, as_time
-from jobtape.diagnose.failure_text import FailureText, from_error_file, from_text, handled_before
+from jobtape.diagnose.failure_text import FailureText, from_error_file, from_json, from_text, handled_before
 from jobtape.diagnose.stints import (
     FROM_ERROR_FILE,
     Cast,
@@ -30,7 +28,6 @@ from jobtape.diagnose.stints import (
 )
 from jobtape.tape.records import RdzvRecord
 
-_decode = msgspec.json.Decoder().decode
 _GOT_SIGNAL = re.compile(r"got signal: (\d+)")
 _ROUND = re.compile(r" round (\d{1,9}) of ")
 _JOINED = re.compile(
@@ -50,10 +47,7 @@ def _inner(metadata: dict[str, Any]) -> dict[str, Any]:
     """The JSON text that torch puts inside the metadata."""
     inner = metadata.get("metadata")
     if isinstance(inner, str):
-        try:
-            inner = _decode(inner)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return {}
+        inner = from_json(inner)
     return inner if isinstance(inner, dict) else {}
 
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -74,6 +74,19 @@ class _RunPart:
             self.shown.append(line)
 
 
+def _pids_of(record: EventRecord | RdzvRecord) -> Iterator[int]:
+    """The processes a record names: the agent that wrote it, then the worker it is about."""
+    if isinstance(record, RdzvRecord):
+        yield record.pid
+        return
+    for key in ("agent_pid", "pid", "worker_id"):
+        value = record.metadata.get(key)
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            yield int(value[:18])
+        elif isinstance(value, int):
+            yield value
+
+
 class ForeignFile:
     """One file's records on their way to the shelf."""
 
@@ -83,6 +96,7 @@ class ForeignFile:
         self._parts: dict[str, _RunPart] = {}
         self._current: str | None = None
         self._early = _RunPart(shelf)  # what came before the first run id
+        self._run_of_pid: dict[int, str] = {}
 
     @property
     def run_ids(self) -> list[str]:
@@ -107,7 +121,15 @@ class ForeignFile:
     def record(
         self, record: EventRecord | RdzvRecord, line: int, run_id: str | None = None, host: str | None = None
     ) -> None:
-        """Add the record found in that line, of that run; None for the run of the records around it."""
+        """Add the record found in that line, of that run.
+
+        A record that names no run belongs to the run of the process it names, else to that of the records around it.
+        """
+        pids = list(_pids_of(record))
+        if run_id is None and len(self._parts) > 1:
+            run_id = next((self._run_of_pid[pid] for pid in pids if pid in self._run_of_pid), None)
+        elif run_id is not None:
+            self._run_of_pid.update(dict.fromkeys(pids, run_id))
         if run_id is not None:
             self._enter(run_id)
         self._part().write(record, line, host)

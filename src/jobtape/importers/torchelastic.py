@@ -26,6 +26,11 @@ NO_RUN_ID = "none"
 """torchrun's run id when none was given: many jobs have it, so it does not say which records belong together."""
 
 
+SHORTEST_REPEAT = 40
+"""Bytes: no record that carries its own time is shorter."""
+REMEMBERED_LINES = 500_000
+
+
 def import_files(paths: Sequence[str | Path], shelf: Path, tz: str | None = None) -> ImportReport:
     """Put the records of these files, which are taken to belong together, onto the shelf.
 
@@ -141,6 +146,26 @@ def _stamp_of(raw: bytes) -> tuple[Stamp, bool] | None:
     return None if prefix.stamp is None else (prefix.stamp, "torch" in prefix.writer or prefix.text[:7] == '{"name"')
 
 
+class _Repeats:
+    """Which long lines were met before; of the older ones some are forgotten, so that memory stays bounded."""
+
+    def __init__(self) -> None:
+        self._newer: set[int] = set()
+        self._older: set[int] = set()
+
+    def see(self, raw: bytes) -> bool:
+        """Whether the line was met before."""
+        if len(raw) < SHORTEST_REPEAT:
+            return False
+        key = hash(raw)
+        if key in self._newer or key in self._older:
+            return True
+        if len(self._newer) >= REMEMBERED_LINES:
+            self._older, self._newer = self._newer, set()
+        self._newer.add(key)
+        return False
+
+
 class _Reading:
     """One file being read."""
 
@@ -150,6 +175,7 @@ class _Reading:
         self._lines = Lines(source)
         self._clock = clock
         self._workers = WorkerOutput()
+        self._repeats = _Repeats()
         self._barrier: tuple[BarrierError, EventRecord, int] | None = None
 
     def read_all(self) -> str:
@@ -157,6 +183,9 @@ class _Reading:
         for number, raw in self._lines:
             if raw is None:
                 self.target.damaged_line(number)
+            elif self._repeats.see(raw) and _stamp_of(raw) is not None:
+                # A log rotated or shipped twice: no two records of one process share their time and every word.
+                self.target.foreign_line()
             elif raw[:1] == b"{":
                 self._end_of_output()
                 self._json_line(number, raw)

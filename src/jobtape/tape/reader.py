@@ -52,6 +52,8 @@ class TapeFile:
         closed: whether the closing record is there.
         torn: whether the last line lacks its LF: its writer was stopped, or is writing, right there.
         stacks: text of the sidecar ``<stem>.stacks``, at most 256 KiB; empty when there is none.
+        stacks_ns: when the sidecar was last written, unix nanoseconds; 0 when there is none. It is the moment of a
+            crash as long as nobody has copied the file without its time.
     """
 
     path: Path
@@ -63,6 +65,7 @@ class TapeFile:
     closed: bool = False
     torn: bool = False
     stacks: str = ""
+    stacks_ns: int = 0
 
 
 def read_tape(path: str | Path) -> TapeFile:
@@ -84,7 +87,7 @@ def read_tape(path: str | Path) -> TapeFile:
     finally:
         os.close(fd)
     _count_missing(tape)
-    tape.stacks = _read_stacks(path.with_suffix(".stacks"))
+    tape.stacks, tape.stacks_ns = _read_stacks(path.with_suffix(".stacks"))
     return tape
 
 
@@ -275,14 +278,14 @@ def _drop_repeats(tape: TapeFile) -> None:
     tape.lines = [tape.lines[index] for index in keep]
 
 
-def _read_stacks(path: Path) -> str:
+def _read_stacks(path: Path) -> tuple[str, int]:
     try:
         fd = open_regular(path)
     except TapeError:
-        return ""
+        return "", 0
     try:
-        return os.read(fd, MAX_STACKS_BYTES).decode("utf-8", "replace")
+        return os.read(fd, MAX_STACKS_BYTES).decode("utf-8", "replace"), os.fstat(fd).st_mtime_ns
     except OSError:
-        return ""
+        return "", 0
     finally:
         os.close(fd)
