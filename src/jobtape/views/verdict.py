@@ -265,8 +265,9 @@ def followers_part(page: Page, attempt: Attempt, *, full: bool, detailed: bool) 
 
 
 def standing_part(page: Page, attempt: Attempt, full: bool) -> None:
-    """Where the stopped, hung or crashed ranks stood."""
-    groups = standing(attempt.workers, attempt.cause.rank if attempt.cause is not None else None)
+    """Where the stopped, hung or crashed ranks stood; one that raised says more by its error than by how it left."""
+    workers = [worker for worker in attempt.workers if full or not (worker.role == "collateral" and worker.message)]
+    groups = standing(workers, attempt.cause.rank if attempt.cause is not None else None)
     for group in groups if full else groups[:4]:
         page.line(("stood     ", "dim"), f"{rank_phrase(group.ranks)} at {brief(group.place, 200)}", indent=2, hang=10)
         if full:
