@@ -27,7 +27,7 @@ def failing(fault: str) -> str:
 
 def test_a_clean_run_is_a_success_without_warnings(tmp_path: Path) -> None:
     """Four ranks that end with 0 are a succeeded run: no cause, nothing lost, nothing to warn of."""
-    job = lab.run(tmp_path, "print('fine')", *lab.NAMED, "--rdzv-id=clean", nproc=4)
+    job = lab.run(tmp_path, "import sys; sys.stdout.write('fine\\n')", *lab.NAMED, "--rdzv-id=clean", nproc=4)
     answer = job.why()
     assert (0, "fine\n" * 4) == (job.exit_code, job.out)
     assert ("clean", "succeeded", 4, 1) == (answer["run_id"], answer["state"], answer["world_size"], answer["nodes"])
