@@ -124,3 +124,28 @@ def test_an_unrecorded_job_writes_nothing(tmp_path: Path) -> None:
 
 def _normal(text: str, folder: Path) -> str:
     return lab.without_times(text.replace(str(folder), "FOLDER"))
+
+
+@pytest.mark.parametrize("closing", ["os.closerange(3, 65536)", "os.dup2(os.open(os.devnull, os.O_WRONLY), 3)"])
+def test_the_scripts_files_are_its_own(tmp_path: Path, closing: str) -> None:
+    """A script that closes every descriptor, as daemons do, finds nothing of ours in its next files."""
+    script = f"""
+        import os
+        {closing}
+        files = [open(f"mine-{{number}}", "w") for number in range(3)]
+        for file in files:
+            file.write("mine")
+            file.flush()
+        raise ValueError("after closing")
+    """
+    job = lab.run(tmp_path, script, nproc=1)
+    assert ["mine"] * 3 == [(tmp_path / f"mine-{number}").read_text() for number in range(3)]
+    assert "ValueError" == job.why()["attempts"][0]["cause"]["error_type"]
+
+
+def test_a_disabled_faulthandler_is_silent(tmp_path: Path) -> None:
+    """A script that enables faulthandler and disables it again prints nothing when it crashes; the tape knows."""
+    script = "import ctypes, faulthandler\nfaulthandler.enable()\nfaulthandler.disable()\nctypes.string_at(0)\n"
+    job = lab.run(tmp_path, script, nproc=1)
+    assert "Fatal Python error" not in job.err
+    assert "line 4 in <module>" in job.why()["attempts"][0]["cause"]["traceback"]

@@ -57,6 +57,20 @@ def test_a_launcher_of_ones_own_names_the_destination(tmp_path: Path, start_meth
     assert "in work" in cause["traceback"]
 
 
+def test_a_worker_that_torch_stopped_for_its_peer_is_stopped(tmp_path: Path) -> None:
+    """With ``--run-path`` workers are functions and torch.multiprocessing ends the others: they are not to blame."""
+    script = """
+        import os, time
+        if os.environ["RANK"] == "1":
+            raise ValueError("no such token")
+        time.sleep(30)
+    """
+    job = lab.run(tmp_path, script, "--run-path", nproc=2)
+    (attempt,) = job.why()["attempts"]
+    assert {0: "stopped", 1: "first"} == lab.ranks(attempt, "role")
+    assert "ValueError" == attempt["cause"]["error_type"]
+
+
 def test_the_environment_names_the_destination(tmp_path: Path) -> None:
     """``PET_EVENT_LOG_HANDLER=tape`` is the flag without the command line."""
     job = lab.run(tmp_path, "pass", nproc=1, destination=None, env={"PET_EVENT_LOG_HANDLER": "tape"})

@@ -179,7 +179,8 @@ def test_closed_pipe_is_silent(name, shelf):
     script = f"{sys.executable} -m jobtape {name} --dir {shelf} --json | head -n 1; echo codes ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert "" == done.stderr
-    assert re.search(r"codes (0|1|141)$", done.stdout)
+    answered = 1 if name == "why" else 0  # where the whole answer went into the pipe before its reader left
+    assert re.search(rf"codes ({answered}|141)$", done.stdout)
 
 
 @pytest.mark.parametrize("name", READING)

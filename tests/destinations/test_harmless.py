@@ -183,18 +183,17 @@ def test_no_descriptor_left_is_one_warning(python, tmp_path):
 
 CLOSED_DESCRIPTORS = """
 record()
-os.closerange(3, 64)
+os.closerange(3, 65536)
 record()
-time.sleep(1.1)
 record()
 """
 
 
 def test_a_closed_descriptor_is_replaced(python, tmp_path):
-    """A daemon that closes all its descriptors closes ours too; a new file is begun and the loss said."""
+    """A daemon that closes all its descriptors closes ours too; a new file is begun and nothing is lost."""
     done, lines = run(python, CLOSED_DESCRIPTORS, "tape")
-    assert 1 == len(lines)
-    assert {"recorded": 2, "dropped": 0, "failed": 1} == eval(done.out)
+    assert [] == lines
+    assert {"recorded": 3, "dropped": 0, "failed": 0} == eval(done.out)
     assert 2 == len(list(tmp_path.glob("jobtape/*/*.jsonl")))
 
 

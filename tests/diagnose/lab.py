@@ -26,7 +26,12 @@ WATCHDOG = (
 
 def answer(*nodes, alive=(), run_id=None):
     """What `why --json` says about these files."""
-    return to_json(diagnose([node.file() for node in nodes], alive=frozenset(alive), run_id=run_id))
+    return to_json(diagnosed(*nodes, alive=alive, run_id=run_id))
+
+
+def diagnosed(*nodes, alive=(), run_id=None):
+    """The whole answer about these files, with what only the views show."""
+    return diagnose([node.file() for node in nodes], alive=frozenset(alive), run_id=run_id)
 
 
 def causes(said):

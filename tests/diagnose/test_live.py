@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.diagnose.lab import PEER_CLOSED, answer, causes, roles
+from tests.diagnose.lab import PEER_CLOSED, answer, causes, diagnosed, roles
 from tests.diagnose.live import Agent, Worker
 
 
@@ -129,6 +129,27 @@ def test_a_rank_that_left_early_with_code_0():
     assert {0: "collateral", 1: "stopped", 2: "first"} == roles(said["attempts"][0])
 
 
+def test_a_rank_that_left_early_and_was_slow_to_end():
+    """Its call of sys.exit counts: torch keeps the process for a second after it."""
+    agent = running().exit(6, 201, 0).exit(7, 200, 1).ended(7.1, failed=[0]).close(8)
+    victim = agent.worker(200).error(5.0, "RuntimeError", PEER_CLOSED).close(5.1)
+    said = answer(agent, victim, agent.worker(201).exit_call(3.9, 0, location="/srv/train.py:8").close(4))
+    cause = said["attempts"][0]["cause"]
+    assert ("left_early", 1, 0, "/srv/train.py:8", "2026-02-28T19:05:03.900Z", "likely") == tuple(
+        cause[k] for k in ("kind", "rank", "exit_code", "location", "time", "confidence")
+    )
+    assert {0: "collateral", 1: "first"} == roles(said["attempts"][0])
+    assert "called sys.exit(0)" in cause["evidence"][0]
+
+
+def test_a_rank_that_ran_to_its_end_early():
+    """Without a call the close of its tape tells when it left."""
+    agent = running().exit(6, 201, 0).exit(7, 200, 1).ended(7.1, failed=[0]).close(8)
+    victim = agent.worker(200).error(5.0, "RuntimeError", PEER_CLOSED).close(5.1)
+    cause = answer(agent, victim, agent.worker(201).close(4))["attempts"][0]["cause"]
+    assert ("left_early", 1, "2026-02-28T19:05:04.000Z") == (cause["kind"], cause["rank"], cause["time"])
+
+
 def test_restarts_of_torchruns_static_rendezvous():
     """No rendezvous speaks: attempts come from the agents' own starts, and both agents' starts belong together."""
     a = Agent("node-a", 10, boot="boot-a").start(1, [0], [200], group_rank=0, size=2, world=2)
@@ -223,6 +244,23 @@ def test_a_killed_agent_leaves_orphans():
     assert "2026-02-28T19:05:30.000Z" == said["attempts"][0]["ended"]
 
 
+def test_a_killed_agent_is_not_a_lost_node():
+    """Its workers wrote after it: the agent vanished, and their own ends are on record."""
+    agent = running()
+    run = diagnosed(agent, agent.worker(200).close(30), agent.worker(201).exit_call(29, 0).close(29.5))
+    attempt = run.attempts[0]
+    expected = "ranks 0 and 1 went on without it and came to their own end"
+    assert ("node_lost", 100, expected) == (attempt.cause.kind, attempt.cause.pid, attempt.cause.note)
+    assert [(None, 29.0), (0, 28.0)] == [(r.exit_code, r.ended - attempt.started) for r in attempt.ranks]
+
+
+def test_a_lost_node_has_no_later_records():
+    """Workers that wrote no more than their agent prove nothing: the node is lost."""
+    agent = running()
+    cause = answer(agent, agent.worker(200), agent.worker(201))["attempts"][0]["cause"]
+    assert ("node_lost", "node-a", None) == (cause["kind"], cause["host"], cause["pid"])
+
+
 def test_one_agent_killed_while_the_other_goes_on():
     """The node is lost, its peer's failure a consequence, and the next round has one node."""
     a = Agent("node-a", 10).start(1, [0], [200], 0, 0, 2, world=2)
@@ -281,6 +319,30 @@ def test_membership_on_live_tapes():
     )
 
 
+@pytest.mark.parametrize("message", ["", "nproc_per_node must be positive"])
+def test_a_launch_that_fails_before_it_joins(message):
+    """An attempt without ranks, also where the error has no text of its own: its type and place tell enough."""
+    trace = (
+        'Traceback (most recent call last):\n  File "/srv/launch.py", line 109, in check\n    raise AssertionError\n'
+    )
+    agent = Agent().close(
+        2, "error", error_type="AssertionError", message=message, traceback=f"{trace}AssertionError\n"
+    )
+    said = answer(agent)
+    attempt = said["attempts"][0]
+    assert ("failed", 1, "incomplete", [], 1) == (
+        said["state"],
+        len(said["attempts"]),
+        attempt["outcome"],
+        attempt["ranks"],
+        said["nodes"],
+    )
+    assert ("agent_error", "AssertionError", message or None, "/srv/launch.py:109", "certain") == tuple(
+        attempt["cause"][k] for k in ("kind", "error_type", "message", "location", "confidence")
+    )
+    assert f"{trace}AssertionError\n" == attempt["cause"]["traceback"]
+
+
 def test_workers_without_an_agent():
     """srun: attempts from the workers alone; who failed and who succeeded."""
 
@@ -322,6 +384,30 @@ def test_workers_without_an_agent():
         killed["state"],
         causes(killed),
         roles(killed["attempts"][0]),
+    )
+
+
+def test_ranks_without_a_tape_are_no_success():
+    """srun of four, two recorded: nothing proves how the others ended, and they are named."""
+    two = [Worker(pid=50 + rank, SLURM_PROCID=rank, SLURM_NTASKS=4).close(30) for rank in (0, 2)]
+    said = answer(*two)
+    assert ("unknown", "unknown", None, 4) == (
+        said["state"],
+        said["attempts"][0]["outcome"],
+        said["attempts"][0]["cause"],
+        said["world_size"],
+    )
+    expected = "attempt 0 ran with 4 ranks; there are no records of ranks 1 and 3"
+    assert [{"kind": "missing_ranks", "text": expected}] == said["warnings"]
+
+
+def test_a_failure_beside_ranks_without_a_tape():
+    """What is on record stays the answer."""
+    said = answer(Worker(pid=50, RANK=0, WORLD_SIZE=2).error(20, "ValueError", "x").close(21))
+    assert ("failed", [("exception", 0)], ["missing_ranks"]) == (
+        said["state"],
+        causes(said),
+        [warning["kind"] for warning in said["warnings"]],
     )
 
 

@@ -83,3 +83,9 @@ def test_values_that_are_not_plain_do_no_harm(fresh, kept):
     """What JSON cannot hold is kept as far as it can be."""
     fresh.emit("step", loss=float("nan"), model=object())
     assert {"$float": "nan"} == last(kept)["metadata"]["loss"]
+
+
+def test_metadata_may_be_called_name(fresh, kept):
+    """The event's own name is positional, so that metadata may have that key too."""
+    fresh.emit("epoch", name="resnet")
+    assert ("epoch", "resnet") == (last(kept)["name"], last(kept)["metadata"]["name"])

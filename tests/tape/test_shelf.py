@@ -212,6 +212,33 @@ for name in ("theirs", "other"):
     assert other.startswith("RunNotFound no run other")
 
 
+def test_only_runs_of_somebody_else(tmp_path: Path) -> None:
+    """Runs that may not be read are not the same as no runs: the reader is told whose rights it takes."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    record(tmp_path, "one")
+    record(tmp_path, "two")
+    for path in (tmp_path, *tmp_path.parents[:-1]):
+        if not path.stat().st_mode & 0o005:
+            path.chmod(path.stat().st_mode | 0o055)
+    script = """
+import os, sys
+from jobtape.tape.shelf import list_runs, find_run
+os.seteuid(12345)
+for function in (list_runs, find_run):
+    try:
+        function(sys.argv[1])
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+    out = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True).stdout
+    said = (
+        f"TapeError cannot read {tmp_path / 'one'} and 1 more: Permission denied; "
+        "read them as the user who recorded them"
+    )
+    assert [said, said] == out.splitlines()
+
+
 def test_many_runs_are_listed_quickly(tmp_path: Path) -> None:
     """Only headers are read: three hundred runs with a megabyte each."""
     for number in range(300):

@@ -51,8 +51,28 @@ def test_the_last_attempts_ended_alike():
         ({"kind": "oom_kill"}, "rank 1 on node-a was killed by the kernel because memory ran out"),
         ({"kind": "left_early"}, "rank 1 on node-a left early, with exit code 0, while others still worked"),
         ({"kind": "stall"}, "rank 1 on node-a stopped making progress"),
-        ({"kind": "node_lost", "rank": None}, "node node-a fell silent"),
+        ({"kind": "node_lost", "rank": None, "pid": None}, "node node-a fell silent"),
+        (
+            {"kind": "node_lost", "rank": None, "pid": 7},
+            "the agent on node-a vanished without an end, while other processes of its host went on",
+        ),
+        (
+            {"kind": "exit_code", "rank": None, "ranks": (0, 1), "exit_code": 2},
+            "ranks 0 and 1 on node-a exited with code 2",
+        ),
+        (
+            {"kind": "signal", "rank": None, "ranks": (0, 1), "signal": "SIGKILL"},
+            "ranks 0 and 1 on node-a were killed by SIGKILL",
+        ),
         ({"kind": "preempted", "rank": None}, "the agent on node-a was told to stop from outside (preempted)"),
+        (
+            {"kind": "preempted", "rank": None, "signal": "SIGTERM"},
+            "the agent on node-a got SIGTERM: it was told to stop from outside (preempted)",
+        ),
+        (
+            {"kind": "left_early", "location": "train.py:8"},
+            "rank 1 on node-a left early at train.py:8, with exit code 0, while others still worked",
+        ),
         ({"kind": "agent_error", "rank": None}, "the agent on node-a failed itself"),
         ({"kind": "rendezvous_timeout", "rank": None, "host": None}, "the rendezvous timed out before enough nodes"),
         ({"kind": "rendezvous_closed", "rank": None, "host": None}, "the rendezvous was closed"),
@@ -67,6 +87,13 @@ def test_the_last_attempts_ended_alike():
 def test_every_kind_of_cause(fields, said):
     """Each kind is told in words, hedged by its confidence."""
     assert blame(a_cause(**{"location": None, "error_type": None, **fields})).startswith(said)
+
+
+@pytest.mark.parametrize("signal", ["SIGINT", "SIGHUP", "SIGQUIT"])
+def test_a_person_who_stops_a_job_is_no_preemption(signal):
+    """The signal is named, and only SIGTERM is called a preemption."""
+    said = blame(a_cause(kind="preempted", rank=None, signal=signal, error_type=None, message=None, location=None))
+    assert f"the agent on node-a got {signal}: it was told to stop from outside" == said
 
 
 def test_no_cause():
@@ -153,3 +180,15 @@ def test_collateral_before_the_cause_has_no_time():
     """Clocks that contradict each other do not make a negative time."""
     ranks = (a_rank(0, "collateral", ended=START - 5),)
     assert sentence(a_run(an_attempt(ranks=ranks))).endswith("; rank 0 failed as a consequence.")
+
+
+def test_ranks_that_failed_alike_are_told_once():
+    """Those whom the cause names are not told again as failed of their own cause."""
+    ranks = tuple(a_rank(rank, "independent", exit_code=2) for rank in range(3))
+    alike = a_cause(
+        kind="exit_code", rank=None, ranks=(0, 1), exit_code=2, error_type=None, message=None, location=None
+    )
+    expected = (
+        "Attempt 0 ended after 2.8 s: ranks 0 and 1 on node-a exited with code 2; rank 2 failed too, of its own cause."
+    )
+    assert expected == sentence(a_run(an_attempt(cause=alike, ranks=ranks)))

@@ -53,3 +53,12 @@ def test_ranks_at_the_same_place_are_together():
     assert [("/home/me/train.py:14 in step, in all_reduce", [2, 3]), ("/home/me/loader.py:3 in load", [0])] == [
         (group.place, group.ranks) for group in standing(ranks, apart_from=1)
     ]
+
+
+def test_a_stack_as_python_prints_it():
+    """The stack of an exit call has a comma behind the line, and its innermost frame last."""
+    stack = (
+        '  File "/home/me/train.py", line 40, in <module>\n    main()\n'
+        '  File "/home/me/train.py", line 8, in main\n    sys.exit(0)\n'
+    )
+    assert "/home/me/train.py:8 in main" == place_of(stack)

@@ -14,7 +14,7 @@ from jobtape.capture.deaths import Death, DeathWatch, exit_codes_of
 from jobtape.capture.destination import Tape
 from jobtape.capture.faults import MESSAGE_MAX, TRACEBACK_MAX, cut
 from jobtape.capture.kernel import oom_kills
-from jobtape.capture.stacks import RELAY_MARK
+from jobtape.capture.stacks import fatal_error
 
 RELAY_MAX = 1024 * 1024
 """Bytes of a worker's fatal error that are repeated on its stderr."""
@@ -52,6 +52,8 @@ class Attempt:
         self.first_failure: dict[str, Any] | None = None
         self.exits: list[dict[str, Any]] = []
         self._context = context
+        # torch.multiprocessing, which runs workers given as functions, ends the others itself when one has failed.
+        self._functions = hasattr(context, "_pc")
         self._tape = tape
         self._ended = ended
         self._stop_reasons: dict[int, str] = {}
@@ -146,6 +148,8 @@ class Attempt:
         if death.exit_code == -signal.SIGKILL:
             now = oom_kills()
             kills = now - self._oom_before if now is not None and self._oom_before is not None else None
+        if self._functions and self.has_failed and death.exit_code in (-signal.SIGTERM, -signal.SIGKILL):
+            self._stop_reasons.setdefault(death.pid, "failure")
         exit_facts = {
             **facts,
             "exit_code": death.exit_code,
@@ -183,8 +187,9 @@ class Attempt:
         for sidecar in sorted(path.parent.glob(f"*-{death.pid}-*.stacks")):
             with open(sidecar, "rb") as stream:
                 text = stream.read(RELAY_MAX)
-            if text.startswith(RELAY_MARK) and b"Fatal Python error" in text:
-                self._write_to_stderr(self._ranks[death.pid]["local_rank"], text[len(RELAY_MARK) :])
+            error = fatal_error(text)
+            if error is not None:
+                self._write_to_stderr(self._ranks[death.pid]["local_rank"], error)
 
     def _write_to_stderr(self, local_rank: int, text: bytes) -> None:
         target = (getattr(self._context, "stderrs", None) or {}).get(local_rank)

@@ -21,8 +21,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from jobtape.tape.descriptors import identity, out_of_the_way
+
 RELAY_MARK = b"# the script enabled faulthandler on stderr\n"
-"""First line of a file whose text the agent's bridge repeats on the worker's stderr."""
+"""Line after which the agent's bridge repeats a fatal error on the worker's stderr, until `MUTE_MARK`."""
+
+MUTE_MARK = b"# the script disabled faulthandler\n"
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -40,7 +44,8 @@ class StackFile:
 
     def __init__(self, path: str, *, relayed: bool) -> None:
         self.path = path
-        self.fd = os.open(path, _FLAGS, 0o600)
+        self.fd = out_of_the_way(os.open(path, _FLAGS, 0o600))
+        self._file = identity(self.fd)
         self.pid = os.getpid()
         self._relayed = relayed
         self._script_enabled = False
@@ -68,7 +73,7 @@ class StackFile:
 
     def remove_if_empty(self) -> None:
         """Take the file away when nothing was written to it."""
-        if os.getpid() == self.pid and os.fstat(self.fd).st_size in (0, len(RELAY_MARK)):
+        if os.getpid() == self.pid and identity(self.fd) == self._file and _has_marks_only(self.path):
             os.unlink(self.path)  # noqa: PTH108
 
     def _take_fatal(self) -> None:
@@ -99,6 +104,8 @@ class StackFile:
         if not self._fatal_is_ours:
             return bool(_disable())
         was = self._script_enabled
+        if was:
+            os.write(self.fd, MUTE_MARK)
         self._script_enabled = False
         return was
 
@@ -111,6 +118,21 @@ class StackFile:
             return _signal(signalnum, handler)
         finally:
             self._register()
+
+
+def _has_marks_only(path: str) -> bool:
+    with open(path, "rb") as stream:
+        text = stream.read(64 * 1024)
+    return not text.replace(RELAY_MARK, b"").replace(MUTE_MARK, b"")
+
+
+def fatal_error(text: bytes) -> bytes | None:
+    """What the script's own faulthandler would have printed of a sidecar's text, None when that is nothing."""
+    start = text.find(b"Fatal Python error")
+    asked = text.rfind(RELAY_MARK, 0, start)
+    if start < 0 or asked < 0 or text.rfind(MUTE_MARK, asked, start) >= 0:
+        return None
+    return text[start:]
 
 
 def _is_stderr(file: Any) -> bool:
@@ -133,7 +155,7 @@ class EarlyDeath:
         if tape_path is None or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
             return
         self._path = str(tape_path.with_suffix(".stacks"))
-        self._fd = os.open(self._path, _FLAGS, 0o600)
+        self._fd = out_of_the_way(os.open(self._path, _FLAGS, 0o600))
         faulthandler.register(signal.SIGTERM, file=self._fd, all_threads=False, chain=True)
 
     def leave(self) -> None:

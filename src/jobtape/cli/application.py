@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -33,8 +34,19 @@ PIPE_CLOSED = 141
 """What a shell reports of a command that SIGINT or SIGPIPE ended."""
 
 
+class PipeClosed(Exception):
+    """The reader of stdout has gone; click would make an exit code of 1 of it, which here is an answer."""
+
+
 class Commands(click.Group):
     """The commands of jobtape; the module of one is imported when that one is asked for."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a reader of the pipe who has had enough is told from other errors before click sees it."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise PipeClosed from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The names, in the order in which a newcomer needs them."""
@@ -97,7 +109,7 @@ def run_application(argv: Sequence[str] | None) -> int:
         return INTERRUPTED
     except JobtapeError as error:
         return complain(str(error))
-    except BrokenPipeError:
+    except (BrokenPipeError, PipeClosed):
         drop_output()
         return PIPE_CLOSED
     except Exception as error:

@@ -154,6 +154,8 @@ class TapeHandler(logging.Handler):
             return True
         except Exception as error:  # noqa: BLE001 - recording never harms the job
             try:
+                if self._has_lost_descriptor(error):
+                    return self.write_event(event, sync=sync)
                 return self._fail(error)
             except Exception:  # noqa: BLE001 - at the recursion limit or without memory not even counting works
                 return False
@@ -190,7 +192,7 @@ class TapeHandler(logging.Handler):
                 self._look_at = 0.0
                 if writer is not None and writer.deleted:
                     self._lose_file(writer)
-                elif writer is not None:
+                elif writer is not None and not writer.taken:
                     self._make_good(writer)
                     writer.close(reason)
         except Exception as error:  # noqa: BLE001 - a tape without its last record is read all the same
@@ -212,6 +214,8 @@ class TapeHandler(logging.Handler):
                 writer = self.writer
                 if writer is not None and writer.deleted:
                     self._lose_file(writer)
+                    writer = self.writer = None
+                elif writer is not None and writer.taken:
                     writer = self.writer = None
                 if writer is None:
                     writer = self.writer = self._make_writer()
@@ -274,6 +278,14 @@ class TapeHandler(logging.Handler):
             except BaseException:
                 self._miss(reason, count)
                 raise
+
+    def _has_lost_descriptor(self, error: Exception) -> bool:
+        """Whether the job has closed the descriptor, as daemons do; what is next begins a new file."""
+        writer = self.writer
+        if not isinstance(error, OSError) or writer is None or not writer.taken:
+            return False
+        self.writer = None
+        return True
 
     def _lose_file(self, writer: Writer) -> None:
         lost = writer.recorded

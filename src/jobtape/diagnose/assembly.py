@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jobtape.diagnose.facts import Agent, FileFacts, Place, Point, Process, Stint, Worker, as_count
+from jobtape.diagnose.facts import Agent, FileFacts, Leaving, Place, Point, Process, Stint, Worker, as_count
 from jobtape.diagnose.log_records import log_line
 from jobtape.diagnose.stints import FROM_ITSELF, FROM_OUTPUT, Cast, worker_said
 
@@ -187,3 +187,15 @@ def describe_end(worker: Worker, process: Process, *, same_clock: bool = True) -
     elif process.thread_error is not None and process.thread_error_at is not None:
         worker_said(worker, process.thread_error_at, process.thread_error, FROM_OUTPUT)
         worker.note = "the error was in a thread"
+    elif same_clock:
+        worker.leaving = _leaving(process)
+        if worker.leaving is not None and worker.exit_code is None and process.exit_call:
+            worker.exit_code = process.exit_code
+
+
+def _leaving(process: Process) -> Leaving | None:
+    """What a process says that ends well: the line that ends it, or only that its interpreter shuts down."""
+    if process.exit_call and process.exit_code == 0 and process.exit_at is not None:
+        location = process.exit_text.location if process.exit_text is not None else None
+        return Leaving(process.exit_at, f"called {process.exit_call}(0)", location)
+    return Leaving(process.last, "came to its own end") if process.closed else None

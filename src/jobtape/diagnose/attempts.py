@@ -22,6 +22,10 @@ MOST_UNSEEN = 100
 """More attempts than this that left no trace are counted, not listed."""
 
 
+MOST_RANKS = 1_000_000
+"""No world is larger: a size beyond it is a variable that means something else."""
+
+
 class Member(msgspec.Struct, eq=False):
     """An agent and what it did in one attempt."""
 
@@ -75,6 +79,13 @@ class Group(msgspec.Struct, eq=False):
     def round(self) -> int | None:
         """The rendezvous round, where a record names it."""
         return next((m.stint.round for m in self.members if m.stint.round is not None), None)
+
+    @property
+    def missing_ranks(self) -> list[int]:
+        """Of a job without an agent: the ranks of its world that left no tape."""
+        size = max((p.world_size or 0 for p in self.processes), default=0)
+        known = {p.rank if p.rank is not None else 0 for p in self.processes}
+        return [rank for rank in range(min(size, MOST_RANKS)) if rank not in known]
 
     @property
     def has_workers(self) -> bool:

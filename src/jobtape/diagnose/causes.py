@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from jobtape.diagnose import evidence
 from jobtape.diagnose.clocks import Clocks
 from jobtape.diagnose.facts import Agent, Point, Worker
@@ -12,7 +14,7 @@ from jobtape.diagnose.failure_text import FailureText, crash_location
 from jobtape.diagnose.model import Cause
 from jobtape.diagnose.nodes import Signalled, Silent
 from jobtape.diagnose.signatures import signature_of
-from jobtape.diagnose.suspects import OWN, Suspect
+from jobtape.diagnose.suspects import OWN, SUCCEEDED, Suspect
 
 FEW = 4
 """How many victims and stopped ranks a verdict cites."""
@@ -60,6 +62,10 @@ def of_absent_rank(
     worker = absent.worker
     left = kind == "left_early"
     references = [evidence.cite(worker.end, f"{evidence.who(worker)} {evidence.how_it_ended(worker, absent.signal)}")]
+    location = crash_location(worker.stack) if worker.stack else None
+    if left and worker.leaving is not None:
+        references.insert(0, evidence.cite(worker.leaving.point, f"{evidence.who(worker)} {worker.leaving.says}"))
+        location = worker.leaving.location or location
     references.append(evidence.of_stop(worker))
     if worker.end is None and kind == "unknown":
         references.append(evidence.cite(worker.last, f"the last record of {evidence.who(worker)}: its tape has no end"))
@@ -71,38 +77,57 @@ def of_absent_rank(
     return Cause(
         kind=kind,
         exit_code=worker.exit_code if left else None,
-        time=clocks.at(absent.clock, worker.end) if left else None,
+        time=clocks.at(absent.clock, worker.left) if left else None,
         detected=detected(suspects),
-        confidence="likely" if left and worker.end is not None else "suspected",
+        confidence="likely" if left and worker.left is not None else "suspected",
         evidence=evidence.listed(references),
-        location=crash_location(worker.stack) if worker.stack else None,
+        location=location,
         **_process(absent),
     )
 
 
 def of_several(candidates: Sequence[Suspect], suspects: Sequence[Suspect]) -> Cause:
     """Several ranks failed of their own causes, and nothing proves which was first: only what they share is said."""
-    errors = [s.worker.error for s in candidates]
-    kinds = {kind_of(s) for s in candidates}
-    references = [r for s in candidates for r in evidence.of_failure(s.worker, s.signal)[:3]]
-    ranks = sorted(s.worker.rank for s in candidates if s.worker.rank is not None)
-    told = (
-        f"ranks {', '.join(map(str, ranks[:8]))}{' …' if len(ranks) > 8 else ''}"
-        if ranks
-        else f"{len(candidates)} workers"
+    told = evidence.ranks(_ranks(candidates)) if _ranks(candidates) else f"{len(candidates)} workers"
+    cause = _what_they_share(candidates, suspects)
+    return msgspec.structs.replace(
+        cause,
+        confidence="likely" if cause.kind != "unknown" and candidates[0].ending == OWN else "unknown",
+        note=f"{told} failed, and nothing proves which was first",
     )
+
+
+def of_all_alike(alike: Sequence[Suspect], suspects: Sequence[Suspect], confidence: str) -> Cause:
+    """Several ranks ended in the same way at almost the same time, each by itself: they share one cause."""
+    times = [s.earliest for s in alike if s.earliest is not None]
+    within = f"{(max(times) - min(times)) * 1000:,.0f} ms"
+    return msgspec.structs.replace(
+        _what_they_share(alike, suspects),
+        time=min(times),
+        confidence=confidence,
+        note=f"each ended by itself, in the same way and within {within}: look at what they have in common",
+        ranks=tuple(_ranks(alike)),
+    )
+
+
+def _ranks(candidates: Sequence[Suspect]) -> list[int]:
+    return sorted(s.worker.rank for s in candidates if s.worker.rank is not None)
+
+
+def _what_they_share(candidates: Sequence[Suspect], suspects: Sequence[Suspect]) -> Cause:
+    errors = [s.worker.error for s in candidates]
+    references = [r for s in candidates for r in evidence.of_failure(s.worker, s.signal)[:3]]
     return Cause(
-        kind=kinds.pop() if len(kinds) == 1 else "unknown",
+        kind=_shared(map(kind_of, candidates)) or "unknown",
         host=_shared(s.host for s in candidates),
         exit_code=_shared(s.worker.exit_code for s in candidates),
         signal=_shared(s.signal for s in candidates),
         error_type=_shared(error.error_type if error else None for error in errors),
         message=_shared(error.message if error else None for error in errors),
         location=_shared(error.location if error else None for error in errors),
+        traceback=_shared(error.traceback if error else None for error in errors),
         detected=detected(suspects),
-        confidence="likely" if not kinds and candidates[0].ending == OWN else "unknown",
         evidence=evidence.listed(references),
-        note=f"{told} failed, and nothing proves which was first",
     )
 
 
@@ -139,22 +164,39 @@ def of_signal(told: Sequence[Signalled], suspects: Sequence[Suspect], confidence
 
 
 def of_silence(node: Silent, suspects: Sequence[Suspect]) -> Cause:
-    """A node's records stop without an end, and others failed or went on without it."""
+    """A node's records stop without an end, or only its agent's do, and others failed or went on without it."""
     agent = node.member.agent
     victims = [s for s in suspects if s.role == "collateral"]
-    references = [evidence.cite(agent.last, last_sign(agent))]
+    references = [evidence.cite(agent.last, _last_of_agent(agent) if node.alone else last_sign(agent))]
     references += [
         r for s in victims[:FEW] for r in (*evidence.of_failure(s.worker, s.signal)[:1], evidence.said(s.worker))
     ]
+    if node.alone:
+        ours = [s.worker for s in suspects if s.member is node.member]
+        references += [evidence.cite(w.last, f"{evidence.who(w)} {w.leaving.says}") for w in ours if w.leaving][:FEW]
     return Cause(
         kind="node_lost",
         host=agent.host,
+        pid=agent.pid if node.alone else None,
         time=node.due,
         detected=detected([s for s in suspects if s.member is not node.member]),
         # An absence is at most suspected; that others say a peer went away is a record.
         confidence="likely" if any(s.signature is not None for s in victims) else "suspected",
         evidence=evidence.listed(references),
+        note=_who_went_on(node, suspects) if node.alone else None,
     )
+
+
+def _last_of_agent(agent: Agent) -> str:
+    return f"the last record of the agent on {agent.host}, without an end; others of its host went on"
+
+
+def _who_went_on(node: Silent, suspects: Sequence[Suspect]) -> str | None:
+    """What became of those whom a vanished agent left behind."""
+    ended = _ranks([s for s in suspects if s.member is node.member and s.ending == SUCCEEDED])
+    if not ended:
+        return None
+    return f"{evidence.ranks(ended)} went on without it and came to {'its' if len(ended) == 1 else 'their'} own end"
 
 
 def last_sign(agent: Agent) -> str:

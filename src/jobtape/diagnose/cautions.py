@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobtape.diagnose import evidence
+from jobtape.diagnose import evidence, nodes
 from jobtape.diagnose.attempts import Group, History, Member
 from jobtape.diagnose.clocks import Clocks
 from jobtape.diagnose.facts import Agent, FileFacts
@@ -98,14 +98,18 @@ def _of_attempt(attempt: Attempt, group: Group, clocks: Clocks) -> list[Warning_
             kind = "partial_failure" if agent.live_tape else "missing_end"
             says = f"attempt {attempt.index} succeeded, but how the workers on {agent.host} ended is not on the record"
             found.append(_warn(kind, says))
-        outlived = _outlived_s(member, clocks)
-        if outlived is not None and outlived > 1.0:
+        outlived = nodes.outlived_s(member, (), clocks) if _is_gone(member) else None
+        if outlived is not None and outlived > nodes.UNCLEAR_S:
             found.append(
                 _warn(
                     "orphan_workers",
                     f"workers on {agent.host} lived on for {outlived:.1f} s or more after their agent's last record",
                 )
             )
+    if absent := group.missing_ranks:
+        total = len(absent) + len(group.processes)
+        says = f"attempt {attempt.index} ran with {total} ranks; there are no records of {evidence.ranks(absent)}"
+        found.append(_warn("missing_ranks", says))
     size = group.group_world_size
     if size is not None and group.has_workers and len(group.members) < size:
         missing = size - len(group.members)
@@ -118,15 +122,9 @@ def _of_attempt(attempt: Attempt, group: Group, clocks: Clocks) -> list[Warning_
     return found
 
 
-def _outlived_s(member: Member, clocks: Clocks) -> float | None:
-    """How long workers lived on after the last record of an agent that has no end."""
+def _is_gone(member: Member) -> bool:
     agent = member.agent
-    if not member.is_last or agent.ended or agent.closed or agent.alive:
-        return None
-    last = clocks.at(agent.clock, agent.last)
-    lives = [clocks.at(agent.clock, worker.last) for worker in member.stint.workers]
-    known = [life for life in lives if life is not None]
-    return max(known) - last if known and last is not None else None
+    return member.is_last and not (agent.ended or agent.closed or agent.alive)
 
 
 def _ambiguous(agents: Sequence[Agent]) -> list[Warning_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from jobtape.diagnose.facts import Place, Point, Worker
 from jobtape.diagnose.failure_text import FailureText
@@ -47,6 +47,20 @@ def who(worker: Worker) -> str:
     else:
         name = "a worker"
     return name if worker.pid is None else f"{name} (pid {worker.pid})"
+
+
+def ranks(numbers: Sequence[int], most: int = 8) -> str:
+    """``rank 1``, ``ranks 0, 1 and 3``, or the first few of them and how many more.
+
+    >>> ranks([1]), ranks([0, 1, 3]), ranks(range(99), most=3)
+    ('rank 1', 'ranks 0, 1 and 3', 'ranks 0, 1, 2 and 96 more')
+    """
+    named = [str(number) for number in numbers[:most]]
+    if len(numbers) > most:
+        named.append(f"{len(numbers) - most} more")
+    if len(named) == 1:
+        return f"rank {named[0]}"
+    return f"ranks {', '.join(named[:-1])} and {named[-1]}"
 
 
 def how_it_ended(worker: Worker, signal: str | None) -> str:

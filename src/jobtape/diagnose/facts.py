@@ -45,6 +45,14 @@ class Point(msgspec.Struct, frozen=True):
     place: Place
 
 
+class Leaving(NamedTuple):
+    """A worker's own tape says that it is about to end well: in which record, in which words, from which line."""
+
+    point: Point
+    says: str
+    location: str | None = None
+
+
 class Worker(msgspec.Struct, eq=False, kw_only=True):
     """One process of the user's script, as its agent and its own tape tell of it."""
 
@@ -74,12 +82,21 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
     """Between which times (on the same clock) the fault happened."""
     exit_call: str = ""
     """``sys.exit`` or ``os._exit`` when it ended itself."""
+    leaving: Leaving | None = None
+    """Its process may end much later: what it imported takes its time."""
     has_tape: bool = False
     last: Point | None = None
     """The last record of its own tape."""
     alive: bool = False
     stack: str = ""
     note: str = ""
+
+    @property
+    def left(self) -> Point | None:
+        """When it was gone for its peers: its own word of it comes before the end of its process."""
+        points = [self.leaving.point if self.leaving is not None else None, self.end]
+        known = [point for point in points if point is not None and point.time is not None]
+        return min(known, key=lambda point: point.time or 0.0, default=self.end)
 
 
 class Stint(msgspec.Struct, eq=False, kw_only=True):
@@ -108,6 +125,19 @@ class Stint(msgspec.Struct, eq=False, kw_only=True):
     rendezvous_error: FailureText | None = None
     rendezvous_error_at: Point | None = None
     over: bool = False
+    by_rank: dict[int | None, dict[int, Worker]] = msgspec.field(default_factory=dict)
+    by_local_rank: dict[int | None, dict[int, Worker]] = msgspec.field(default_factory=dict)
+
+    def note(self, worker: Worker) -> None:
+        """Take a worker in, or what has become known of its ranks: a file may tell of many thousands."""
+        self.by_rank.setdefault(worker.rank, {})[id(worker)] = worker
+        self.by_local_rank.setdefault(worker.local_rank, {})[id(worker)] = worker
+
+    def having(self, rank: int | None, local_rank: int | None) -> list[Worker]:
+        """Its workers of that rank; where the rank is not known, those of that local rank."""
+        if rank is not None:
+            return list(self.by_rank.get(rank, {}).values())
+        return list(self.by_local_rank.get(local_rank, {}).values()) if local_rank is not None else []
 
 
 class Agent(msgspec.Struct, eq=False, kw_only=True):

@@ -10,7 +10,12 @@ import msgspec
 NOTHING = frozenset({"", "<NONE>", "<N/A>", "None", "NoneType: None"})
 """What torch writes where there is nothing to say."""
 
-_FRAME = re.compile(r'^ *File "(?P<path>[^"\n]+)", line (?P<line>\d+)', re.MULTILINE)
+_FRAME = re.compile(
+    r'^ *File "(?!<string>", line \d+, in __\w+__$)(?P<path>[^"\n]+)", line (?P<line>\d+)', re.MULTILINE
+)
+"""A frame, other than one of a method that `dataclasses` has made up."""
+_PYTHON_FRAME = re.compile(r'^ *File "[^"\n]+", line \d+, in ', re.MULTILINE)
+"""A frame of a traceback, most recent call last: faulthandler's have no comma after the line's number."""
 _LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages)/|/lib/python\d[^/]*/|^<frozen |/torchelastic/")
 _TYPED = re.compile(r"(?P<type>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)(?:: ?(?P<message>.*))?", re.DOTALL)
 _EXCEPTION_NAME = re.compile(r"(Error|Exception|Exit|Interrupt|Warning|Timeout|Iteration|Fault|Failure|Abort)$")
@@ -184,7 +189,9 @@ def running_thread(stack: str) -> str:
 
 
 def crash_location(stack: str) -> str | None:
-    """The user's innermost frame in what faulthandler wrote, most recent call first."""
+    """The user's innermost frame of a stack as faulthandler writes it, most recent call first, or as Python does."""
+    if _PYTHON_FRAME.search(stack):
+        return user_location(stack)
     fallback: str | None = None
     for match in _FRAME.finditer(running_thread(stack)):
         place = f"{match['path']}:{match['line']}"

@@ -117,6 +117,7 @@ def _root_cause(agent: Agent, metadata: Metadata, point: Point) -> None:
             worker.rank = as_count(failure.get("rank"))
         if worker.local_rank is None:
             worker.local_rank = as_count(failure.get("local_rank"))
+        stint.note(worker)
         stint.failed = stint.failed or point
         worker.told = worker.told or point
         if worker.exit_code is None:
@@ -136,11 +137,9 @@ def _worker_output(agent: Agent, metadata: Metadata, point: Point) -> None:
     stint = agent.current
     if stint is None:
         return
-    for worker in stint.workers:
-        if worker.rank == rank if rank is not None else local_rank is not None and worker.local_rank == local_rank:
-            text = failure_text(None, metadata.get("message"), metadata.get("traceback"))
-            worker_said(worker, point, text, FROM_OUTPUT)
-            return
+    for worker in stint.having(rank, local_rank)[:1]:
+        text = failure_text(None, metadata.get("message"), metadata.get("traceback"))
+        worker_said(worker, point, text, FROM_OUTPUT)
 
 
 _LINES: dict[str, Callable[[Agent, Metadata, Point], None]] = {

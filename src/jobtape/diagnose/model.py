@@ -45,6 +45,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         rank: the rank that was first; None where the record cannot say, or where no rank is to blame.
+        ranks: the ranks that ended alike, each by itself, where what they share is to blame and not one of them.
+        pid: of the rank's process, or of the agent that failed or vanished.
         time: when the fault happened; ``detected``: when an agent noticed.
         confidence: ``certain`` · ``likely`` · ``suspected`` · ``unknown``.
         evidence: references to records, ``<file>:<line> #<seq> <what it says>``.
@@ -67,6 +69,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
     stack: str | None = None
     note: str | None = None
+    ranks: tuple[int, ...] = ()
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,9 @@ from jobtape.diagnose.clocks import Clocks
 from jobtape.diagnose.facts import Point
 from jobtape.diagnose.suspects import Suspect
 
+UNCLEAR_S = 1.0
+"""How much longer than an agent without a rhythm others of its boot must have lived to tell that the node did."""
+
 
 class Signalled(msgspec.Struct, eq=False):
     """An agent that was told to stop, and when (unix seconds)."""
@@ -25,11 +28,13 @@ class Silent(msgspec.Struct, eq=False):
     Attributes:
         last: its last sign of life.
         due: when the next one should have come; None when it had no rhythm.
+        alone: other processes of its boot went on after that, so the agent is gone and not its node.
     """
 
     member: Member
     last: float | None
     due: float | None
+    alone: bool = False
 
 
 def signalled(group: Group, clocks: Clocks) -> list[Signalled]:
@@ -66,8 +71,22 @@ def silent(group: Group, clocks: Clocks) -> list[Silent]:
             continue
         last = clocks.at(agent.clock, agent.last)
         beat = agent.beat_s
-        found.append(Silent(member, last, None if last is None or beat is None else last + beat))
+        due = None if last is None or beat is None else last + beat
+        lived_s = outlived_s(member, group.members, clocks)
+        alone = any(w.alive for w in stint.workers) or (lived_s is not None and lived_s > (beat or UNCLEAR_S))
+        found.append(Silent(member, last, due, alone))
     return sorted(found, key=lambda s: float("inf") if s.last is None else s.last)
+
+
+def outlived_s(member: Member, others: Sequence[Member], clocks: Clocks) -> float | None:
+    """How long its workers, or others of the same boot, are known to have lived on after an agent's last record."""
+    agent = member.agent
+    last = clocks.at(agent.clock, agent.last)
+    lives = [worker.last for worker in member.stint.workers]
+    if agent.clock.kind == "boot":
+        lives += [other.agent.last for other in others if other.agent.clock == agent.clock]
+    known = [life for point in lives if (life := clocks.at(agent.clock, point)) is not None]
+    return max(known) - last if known and last is not None else None
 
 
 def silent_before(group: Group, failed: Sequence[Suspect], clocks: Clocks) -> list[Silent]:

@@ -131,7 +131,8 @@ def _outcome(group: Group, suspects: Sequence[Suspect], cause: Cause | None, sam
     if any(m.stint.succeeded is not None for m in group.members):
         return "succeeded"
     if suspects and group.processes and all(s.ending == SUCCEEDED for s in suspects):
-        return "succeeded"
+        # Nothing but its own tape tells how a rank without an agent ended.
+        return "unknown" if group.missing_ranks else "succeeded"
     if same_launch or any(m.stint.membership is not None for m in group.members):
         return "membership"
     if any(p.alive for p in group.processes):
@@ -218,7 +219,7 @@ def _rank(suspect: Suspect, clocks: Clocks) -> RankOutcome:
         local_rank=worker.local_rank,
         pid=worker.pid,
         started=started,
-        ended=_after(started, clocks.at(suspect.clock, worker.end)),
+        ended=_after(started, clocks.at(suspect.clock, worker.end or worker.left)),
         error_type=error.error_type if error is not None else None,
         traceback=error.traceback if error is not None else None,
         location=_location(suspect, worker),

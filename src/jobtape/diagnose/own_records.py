@@ -61,9 +61,10 @@ def _attempt_start(agent: Agent, metadata: Metadata, point: Point) -> None:
     for number, rank in enumerate(ranks):
         pid = pids[number] if number < len(pids) else None
         local_rank = local_ranks[number] if number < len(local_ranks) else None
-        _, worker = find_worker(agent, point, rank=rank, local_rank=local_rank, pid=pid, attempt_id=attempt_id)
+        its, worker = find_worker(agent, point, rank=rank, local_rank=local_rank, pid=pid, attempt_id=attempt_id)
         worker.start = worker.start or point
         worker.local_rank = worker.local_rank if worker.local_rank is not None else local_rank
+        its.note(worker)
 
 
 _START_FIELDS = (
@@ -155,8 +156,13 @@ def _agent_signal(agent: Agent, metadata: Metadata, point: Point) -> None:
 
 def _launch_end(agent: Agent, metadata: Metadata, point: Point) -> None:
     outcome = metadata.get("outcome")
+    # A frame of the launcher's made-up code, as dataclasses have it, is no place to look at: the traceback has a better one.
+    location = as_text(metadata.get("location")) or ""
     text = failure_text(
-        metadata.get("error_type"), metadata.get("message"), metadata.get("traceback"), metadata.get("location")
+        metadata.get("error_type"),
+        metadata.get("message"),
+        metadata.get("traceback"),
+        None if location.startswith("<string>:") else location,
     )
     if outcome == "signal" and agent.signal is None:
         agent_signalled(agent, point, metadata.get("signal"))
@@ -166,6 +172,9 @@ def _launch_end(agent: Agent, metadata: Metadata, point: Point) -> None:
         "SUCCEEDED" if outcome in ("succeeded", "failed") else "FAILED",
         text if outcome == "error" else None,
     )
+    if outcome == "error" and agent.current is None:
+        # It failed before it even began to join: that is an attempt without ranks.
+        open_stint(agent, agent.first or point)
     stint = agent.current
     if outcome == "succeeded" and stint is not None and stint.workers and stint.failed is None:
         stint.succeeded = stint.succeeded or point

@@ -216,8 +216,8 @@ def _read_worker(
 
 
 def _own_text(stacks: str) -> str:
-    """A sidecar's text without the mark that the worker's bridge puts first."""
-    return stacks.partition("\n")[2] if stacks.startswith("#") else stacks
+    """A sidecar's text without the lines in which the worker's bridge notes what the script does with faulthandler."""
+    return "".join(line for line in stacks.splitlines(keepends=True) if not line.startswith("#"))
 
 
 def _first_number(header: Header, names: tuple[str, ...]) -> int | None:

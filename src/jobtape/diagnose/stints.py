@@ -135,11 +135,13 @@ def start_worker(
             known.rank = rank
             known.local_rank = known.local_rank if known.local_rank is not None else local_rank
             known.start = known.start or point
+            known_stint.note(known)
             return known_stint, known
     if stint is None or stint.over or _is_of_another(stint, rank, restart_count):
         stint = open_stint(agent, point)
     worker = Worker(rank=rank, local_rank=local_rank, pid=pid, start=point)
     stint.workers.append(worker)
+    stint.note(worker)
     stint.started = stint.started or point
     if restart_count is not None:
         stint.restart_count = restart_count
@@ -154,7 +156,8 @@ def _is_of_another(stint: Stint, rank: int | None, restart_count: int | None) ->
         return False
     if restart_count is not None and stint.restart_count is not None and restart_count != stint.restart_count:
         return True
-    return any(worker.rank == rank and worker.start is not None for worker in stint.workers)
+    alike = stint.by_rank.get(rank, {}).values()
+    return any(worker.rank == rank and worker.start is not None for worker in alike)
 
 
 def find_worker(
@@ -173,19 +176,20 @@ def find_worker(
             # It may have been met by its pid alone, in a line that says no more of it.
             worker.rank = rank if worker.rank is None else worker.rank
             worker.local_rank = local_rank if worker.local_rank is None else worker.local_rank
+            stint.note(worker)
             return stint, worker
     stint = stint_in_progress(agent, point)
     if attempt_id is not None and stint.attempt_id != attempt_id:
         stint = next((s for s in reversed(agent.stints) if s.attempt_id == attempt_id), stint)
-    for worker in stint.workers:
-        same = worker.rank == rank if rank is not None else local_rank is not None and worker.local_rank == local_rank
-        if same and (pid is None or worker.pid in (None, pid)):
+    for worker in stint.having(rank, local_rank):
+        if pid is None or worker.pid in (None, pid):
             if pid is not None and worker.pid is None:
                 worker.pid = pid
                 agent.by_pid[pid] = (stint, worker)
             return stint, worker
     worker = Worker(rank=rank, local_rank=local_rank, pid=pid)
     stint.workers.append(worker)
+    stint.note(worker)
     if pid is not None:
         agent.by_pid[pid] = (stint, worker)
     return stint, worker

@@ -121,7 +121,8 @@ def _harmless_ending(member: Member, worker: Worker) -> str | None:
         return UNKNOWN if any(other.stop is not None for other in member.stint.workers) else STOPPED
     if code is not None or worker.state == "FAILED" or worker.failure is not None:
         return None
-    if member.stint.succeeded is not None:
+    if member.stint.succeeded is not None or worker.leaving is not None:
+        # Its agent may be gone, and its own tape tells of its end.
         return SUCCEEDED
     # What a worker prints may be an error that it has caught; only its error file and its own tape tell of its end.
     return None if worker.error is not None and worker.error_weight > FROM_OUTPUT else UNKNOWN

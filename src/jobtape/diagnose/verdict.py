@@ -27,6 +27,9 @@ from jobtape.diagnose.suspects import (
     proven_before,
 )
 
+AT_ONCE_S = 1.0
+"""Ranks that end alike within it did so for one reason: a missing file, a bad setting, a batch that all of them got."""
+
 
 def judge(group: Group, suspects: Sequence[Suspect], clocks: Clocks, *, went_on: bool) -> Cause | None:
     """What ended an attempt in which workers ran; sets the role of each suspect.
@@ -90,13 +93,19 @@ def _preempted(told: Sequence[nodes.Signalled], suspects: Sequence[Suspect]) -> 
 
 def _rank_failed(candidates: Sequence[Suspect], group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
     """Some ranks failed of their own cause; or, when nothing better is known, without a word on why."""
+    alike = _all_alike(candidates)
+    if alike:
+        _assign_roles(alike[0], suspects)
+        for suspect in alike:
+            suspect.role = "independent"
+        return causes.of_all_alike(alike, suspects, _confidence(alike, group, suspects, clocks))
     first = _first_of(candidates, clocks)
     if first is not None and causes.kind_of(first) == "unknown" and not _all_accounted_for(group, suspects):
         # That a rank is among those that failed is not that it was first.
         first = None
     if first is not None:
         _assign_roles(first, suspects)
-        return causes.of_rank(first, suspects, _confidence(first, group, suspects, clocks))
+        return causes.of_rank(first, suspects, _confidence([first], group, suspects, clocks))
     if candidates[0].ending == VAGUE and (first := _by_choice(candidates)) is not None:
         _assign_roles(first, suspects)
         return causes.of_rank(first, suspects, "suspected")
@@ -104,6 +113,28 @@ def _rank_failed(candidates: Sequence[Suspect], group: Group, suspects: Sequence
         if suspect.failed and suspect.ending != VAGUE:
             suspect.role = "independent" if suspect.ending == OWN else "collateral"
     return causes.of_several(candidates, suspects)
+
+
+def _all_alike(candidates: Sequence[Suspect]) -> list[Suspect]:
+    """The oldest failure and those like it, a moment later: none followed from another, and they share a cause.
+
+    A 1 or an abort without words is no such likeness: those who lost a peer end so too.
+    """
+    dated = [s for s in candidates if s.exact and s.earliest is not None]
+    if len(dated) < len(candidates):
+        return []
+    oldest = min(dated, key=lambda s: s.earliest or 0.0)
+    if oldest.ending == VAGUE and not _speaks_for_itself(oldest):
+        return []
+    last = (oldest.earliest or 0.0) + AT_ONCE_S
+    alike = [s for s in dated if (s.earliest or 0.0) <= last and _likeness(s) == _likeness(oldest)]
+    return alike if len(alike) > 1 else []
+
+
+def _likeness(suspect: Suspect) -> tuple[object, ...]:
+    error = suspect.worker.error
+    words = (error.error_type, error.message) if error is not None else (None, None)
+    return causes.kind_of(suspect), suspect.worker.exit_code, suspect.clock, *words
 
 
 def _first_of(candidates: Sequence[Suspect], clocks: Clocks) -> Suspect | None:
@@ -140,20 +171,27 @@ def _assign_roles(first: Suspect, suspects: Sequence[Suspect]) -> None:
             suspect.role = "collateral"
 
 
-def _confidence(first: Suspect, group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> str:
-    """Certain needs a record of the failure, and that no other rank failed or that the order is proven."""
-    if causes.kind_of(first) == "unknown":
+def _confidence(first: Sequence[Suspect], group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> str:
+    """Certain needs a record of the failure, and that no other rank failed or that the order is proven.
+
+    Args:
+        first: who was first: one, or those that ended alike.
+    """
+    one = first[0]
+    if causes.kind_of(one) == "unknown":
         return "unknown"
-    others = [s for s in suspects if s.failed and s is not first]
+    told = set(map(id, first))
+    others = [s for s in suspects if s.failed and id(s) not in told]
     if not others:
         missing = not _all_accounted_for(group, suspects)
-        if first.ending == OWN:
+        if one.ending == OWN:
             return "likely" if missing else "certain"
         # torch's line names one failed rank even when several had failed at its look.
         return "suspected" if missing else "certain"
-    proven = all(proven_before(first, s, clocks) for s in others)
-    if first.ending == OWN:
-        return "certain" if proven and all(clocks.slack(first.clock, s.clock) == 0.0 for s in others) else "likely"
+    last = max(first, key=lambda s: s.latest or 0.0)
+    proven = all(proven_before(last, s, clocks) for s in others)
+    if one.ending == OWN:
+        return "certain" if proven and all(clocks.slack(one.clock, s.clock) == 0.0 for s in others) else "likely"
     return "likely" if proven or all(s.ending == COLLATERAL for s in others) else "suspected"
 
 
@@ -213,7 +251,7 @@ def _not_waiting(rest: Sequence[Suspect]) -> list[Suspect]:
 
 
 def _ended_before(suspect: Suspect, failed: Sequence[Suspect], clocks: Clocks) -> bool:
-    end = clocks.at(suspect.clock, suspect.worker.end)
+    end = clocks.at(suspect.clock, suspect.worker.left)
     return end is not None and all(s.latest is not None and end <= s.latest for s in failed)
 
 

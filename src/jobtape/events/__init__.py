@@ -189,7 +189,7 @@ def construct_and_record_rdzv_event(
         _warn_once("a rendezvous event could not be recorded", error)
 
 
-def emit(name: str, **metadata: Any) -> None:
+def emit(name: str, /, **metadata: Any) -> None:
     """Record one event of this process at the destination ``JOBTAPE_RECORD`` names; never raises.
 
     Time, run, host, rank and attempt are filled in from the environment, as far as it has them; metadata given wins.

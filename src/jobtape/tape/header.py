@@ -40,8 +40,19 @@ RANK_VARIABLES = (
     "PMI_SIZE",
     "PMIX_RANK",
 )
-_JOB_VARIABLES = (("SLURM_JOB_ID", ""), ("LSB_JOBID", "LSB_JOBINDEX"), ("PBS_JOBID", ""), ("JOB_ID", "SGE_TASK_ID"))
-"""Schedulers' job ids (SLURM, LSF, PBS, Grid Engine), each with the variable of its array's index."""
+_JOB_VARIABLES = (
+    ("SLURM_JOB_ID", ""),
+    ("LSB_JOBID", "LSB_JOBINDEX"),
+    ("PBS_JOBID", ""),
+    ("JOB_ID", "SGE_TASK_ID"),
+    ("PMIX_NAMESPACE", ""),
+    ("OMPI_MCA_ess_base_jobid", ""),
+    ("PMI_JOBID", ""),
+)
+"""Job ids of schedulers (SLURM, LSF, PBS, Grid Engine), each with the variable of its array's index; then of mpirun.
+
+mpirun's come last: a scheduler's id outlives the mpirun it started, which may be started again.
+"""
 
 SCHEDULER_PREFIXES = ("SLURM_", "JOB_", "KUBERNETES_", "PET_")
 

@@ -53,9 +53,12 @@ def list_runs(directory: str | Path) -> list[ShelfRun]:
     """The runs on a shelf, oldest first; directories that cannot be read are left out.
 
     Raises:
-        TapeError: the shelf is missing, unreadable or no directory.
+        TapeError: the shelf is missing, unreadable or no directory, or has only runs that cannot be read.
     """
-    return _list(Path(directory))[0]
+    runs, unreadable = _list(Path(directory))
+    if unreadable and not runs:
+        raise _all_unreadable(Path(directory), unreadable)
+    return runs
 
 
 def find_run(directory: str | Path, text: str | None = None) -> ShelfRun:
@@ -70,6 +73,8 @@ def find_run(directory: str | Path, text: str | None = None) -> ShelfRun:
     runs, unreadable = _list(directory)
     if text is not None and text in unreadable:
         raise TapeError(f"cannot read {shown(directory / text)}: {unreadable[text]}", path=str(directory / text))
+    if not runs and unreadable:
+        raise _all_unreadable(directory, unreadable)
     if not runs:
         raise TapeError(f"no tape in {shown(directory)}: {_ADVICE}", path=str(directory))
     if text is None or text == LATEST:
@@ -113,6 +118,15 @@ def read_run(run: ShelfRun) -> list[TapeFile]:
 
 
 _ADVICE = "record a job with `torchrun --event-log-handler=tape …`, or name the directory with --dir or JOBTAPE_DIR"
+
+
+def _all_unreadable(directory: Path, unreadable: dict[str, str]) -> TapeError:
+    name, reason = next(iter(unreadable.items()))
+    more = f" and {len(unreadable) - 1} more" if len(unreadable) > 1 else ""
+    return TapeError(
+        f"cannot read {shown(directory / name)}{more}: {reason}; read them as the user who recorded them",
+        path=str(directory / name),
+    )
 
 
 def _list(directory: Path) -> tuple[list[ShelfRun], dict[str, str]]:

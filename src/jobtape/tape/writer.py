@@ -20,6 +20,7 @@ from typing import Any
 
 from msgspec import MsgspecError
 
+from jobtape.tape.descriptors import identity, out_of_the_way
 from jobtape.tape.names import safe_name
 from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, RdzvRecord, encode
 from jobtape.tape.values import INT_MAX, INT_MIN, encode_metadata, encode_value, plain_text
@@ -70,6 +71,7 @@ class Writer:
         header.seq = 0
         line = _encoded(header)
         self._fd, self.path = _create(directory, header)
+        self._file = identity(self._fd)
         try:
             if _os_write(self._fd, line) != len(line):
                 raise OSError(errno.ENOSPC, "no space for a header", str(self.path))
@@ -235,9 +237,14 @@ class Writer:
     def deleted(self) -> bool:
         """Whether the file has no name any more: what is written now can be read by nobody."""
         try:
-            return os.fstat(self._open_fd).st_nlink == 0
+            return not self.taken and os.fstat(self._open_fd).st_nlink == 0
         except OSError:
             return True
+
+    @property
+    def taken(self) -> bool:
+        """Whether the job has closed the descriptor, or opened something else under its number: it must not be used."""
+        return identity(self._open_fd) != self._file
 
     def _append(self, record: LossRecord | CloseRecord, seq: int) -> None:
         try:
@@ -304,7 +311,7 @@ class Writer:
         self._fd = -1
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self._open_fd >= 0:
+        if self._open_fd >= 0 and not self.taken:
             try:
                 close(self._open_fd)
             except OSError:
@@ -352,7 +359,7 @@ def _create(directory: Path, header: Header) -> tuple[int, Path]:
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(start_ms // 1000)) + f"{start_ms % 1000:03d}"
             name = f"{safe_name(header.host or 'unknown')}-{header.pid}-{stamp}.jsonl"
             try:
-                return os.open(name, _CREATE, 0o600, dir_fd=parent), directory / name
+                return out_of_the_way(os.open(name, _CREATE, 0o600, dir_fd=parent)), directory / name
             except FileExistsError:
                 start_ms += 1
     finally:

@@ -97,10 +97,18 @@ def columns(stream: TextIO, environ: Mapping[str, str]) -> int:
     return UNBOUNDED
 
 
+class PlainConsole(Console):
+    """A console that leaves it to the command line what becomes of a pipe without a reader; rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Pass it on."""
+        raise BrokenPipeError
+
+
 def make_console(stream: TextIO, environ: Mapping[str, str]) -> Console:
     """The console that writes to a stream as the environment asks."""
     color = wants_color(stream, environ)
-    return Console(
+    return PlainConsole(
         file=stream,
         force_terminal=color,
         force_interactive=False,

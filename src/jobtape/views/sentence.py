@@ -164,7 +164,10 @@ def blame(cause: Cause, limit: int = MESSAGE_LIMIT) -> str:
     """Who did what, as a sentence without its full stop."""
     if cause.kind == "unknown" and cause.rank is None and not cause.message:
         return "the record does not say which rank was first or why"
-    return f"{HEDGES.get(cause.confidence, '')}{subject(cause)} {deed(cause, limit)}"
+    done = deed(cause, limit)
+    if len(cause.ranks) > 1 and done.startswith("was "):
+        done = f"were {done.removeprefix('was ')}"
+    return f"{HEDGES.get(cause.confidence, '')}{subject(cause)} {done}"
 
 
 def subject(cause: Cause) -> str:
@@ -175,7 +178,11 @@ def subject(cause: Cause) -> str:
     if cause.kind in {"agent_error", "preempted"} and cause.rank is None:
         return f"the agent{host}"
     if cause.kind == "node_lost":
+        if cause.pid is not None:
+            return f"the agent{host}"
         return f"node {brief(cause.host, 60)}" if cause.host else "a node"
+    if cause.ranks:
+        return f"{rank_phrase(cause.ranks)}{host}"
     if cause.rank is not None:
         return f"rank {cause.rank}{host}"
     if cause.local_rank is not None and cause.host:
@@ -190,13 +197,20 @@ def deed(cause: Cause, limit: int) -> str:
     if cause.kind == "exception":
         return f"raised {said or 'an exception'}{where}"
     # An error's bare name adds nothing to a kind that says the same.
-    told = f": {said}" if said and (cause.message or cause.kind not in DEEDS) else ""
+    told = f": {said}" if said and (cause.message or cause.kind == "agent_error" or cause.kind not in DEEDS) else ""
     if cause.kind == "signal":
         name = visible(cause.signal or "") or "a signal"
         return f"{SIGNAL_WORDS.get(name, f'was killed by {name}')}{where}{told}"
     if cause.kind == "exit_code":
         code = f"with code {cause.exit_code}" if cause.exit_code is not None else "with a code that is not recorded"
         return f"exited {code}{where}{told}"
+    if cause.kind == "preempted" and cause.signal:
+        preempted = " (preempted)" if cause.signal == "SIGTERM" else ""
+        return f"got {visible(cause.signal)}: it was told to stop from outside{preempted}{where}{told}"
+    if cause.kind == "node_lost" and cause.pid is not None:
+        return "vanished without an end, while other processes of its host went on"
+    if cause.kind == "left_early":
+        return f"left early{where}, with exit code 0, while others still worked{told}"
     return f"{DEEDS.get(cause.kind, DEEDS['unknown'])}{where}{told}"
 
 
@@ -208,7 +222,6 @@ DEEDS = {
     "rendezvous_timeout": "timed out before enough nodes had joined",
     "rendezvous_closed": "was closed",
     "agent_error": "failed itself",
-    "left_early": "left early, with exit code 0, while others still worked",
     "unknown": "failed, and the record does not say why",
 }
 
@@ -232,7 +245,10 @@ def aftermath(attempt: Attempt) -> str:
 def consequences(attempt: Attempt) -> dict[str, str]:
     """What followed for the other ranks: a phrase for each role they had in it."""
     by_role: dict[str, list[int]] = {}
+    told_of = set(attempt.cause.ranks) if attempt.cause is not None else ()
     for outcome in attempt.ranks:
+        if outcome.rank in told_of:
+            continue
         by_role.setdefault(outcome.role, []).append(outcome.rank)
     told = {}
     if collateral := by_role.get("collateral"):

@@ -1,4 +1,5 @@
-"""Where ranks stood when they were stopped, hung or crashed: python stacks as faulthandler writes them, grouped."""
+"""Where ranks stood when they were stopped, hung or crashed: python stacks as faulthandler or Python write them,
+grouped."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from jobtape.diagnose.model import RankOutcome
 
 THREAD = re.compile(r"^(?:Current thread|Thread)\b.*$", re.MULTILINE)
-FRAME = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
+FRAME = re.compile(r'^\s*File "(.*)", line (\d+)(,?) in (.*)$', re.MULTILINE)
 FOREIGN = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python\d|jobtape[/\\]capture)|^<")
 """Places in which a rank may wait, but which a person did not write."""
 
@@ -49,7 +50,7 @@ def place_of(stack: str) -> str:
     ...          '  File "/home/me/train.py", line 40 in step\\n')
     '/home/me/train.py:40 in step, in wait'
     """
-    frames = FRAME.findall(main_thread(stack))
+    frames = frames_of(main_thread(stack))
     if not frames:
         return stack.strip().partition("\n")[0] or "an unknown place"
     for number, (file, line, function) in enumerate(frames):
@@ -58,6 +59,16 @@ def place_of(stack: str) -> str:
             return f"{file}:{line} in {function}{inner}"
     file, line, function = frames[0]
     return f"{file}:{line} in {function}"
+
+
+def frames_of(stack: str) -> list[tuple[str, str, str]]:
+    """File, line and function of each frame, the innermost first.
+
+    faulthandler begins with it. Python's own way of printing stacks ends with it, and has a comma behind the line.
+    """
+    found = FRAME.findall(stack)
+    frames = [(file, line, function) for file, line, _, function in found]
+    return frames[::-1] if found and found[0][2] else frames
 
 
 def main_thread(stack: str) -> str:
