@@ -166,3 +166,17 @@ def _parent(mark: Path) -> int:
     pid = mark.name.rpartition("-")[2]
     done = subprocess.run(["ps", "-o", "ppid=", "-p", pid], capture_output=True, text=True, check=False)
     return int(done.stdout or 0)
+
+
+def test_an_agent_killed_before_its_handlers_were_set(tmp_path: Path) -> None:
+    """SIGTERM while an agent waits in its first rendezvous kills it without an event; its tape knows where it stood."""
+    job = agent(tmp_path, lab.free_port(), "2")
+    until(lambda: "added itself to the participants" in "".join(path.read_text() for path in job.tapes()))
+    job.process.send_signal(signal.SIGTERM)
+    job.wait()
+    (sidecar,) = job.shelf.glob("*/*.stacks")
+    answer = job.why("elastic")
+    assert -signal.SIGTERM == job.exit_code
+    assert "in next_rendezvous" in sidecar.read_text()
+    assert "stopped" == answer["state"]
+    assert ("preempted", "SIGTERM") == tuple(answer["attempts"][0]["cause"][key] for key in ("kind", "signal"))

@@ -179,6 +179,12 @@ def user_location(traceback: str) -> str | None:
     return found or any_frame
 
 
+def innermost_location(traceback: str) -> str | None:
+    """The last frame, whoever wrote its code: where a library failed that no code of the user's called."""
+    frames = _FRAME.findall(traceback)
+    return f"{frames[-1][0]}:{frames[-1][1]}" if frames else None
+
+
 def running_thread(stack: str) -> str:
     """The thread that crashed or took the signal, of what faulthandler wrote for all threads."""
     _, mark, current = stack.partition("Current thread ")

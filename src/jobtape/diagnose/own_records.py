@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jobtape.diagnose.facts import Agent, Point, Process, Stint, as_count, as_int, as_text, as_time
-from jobtape.diagnose.failure_text import FailureText, failure_text, said
+from jobtape.diagnose.failure_text import FailureText, failure_text, innermost_location, said
 from jobtape.diagnose.stints import (
     FROM_ERROR_FILE,
     agent_ended,
@@ -156,14 +156,11 @@ def _agent_signal(agent: Agent, metadata: Metadata, point: Point) -> None:
 
 def _launch_end(agent: Agent, metadata: Metadata, point: Point) -> None:
     outcome = metadata.get("outcome")
-    # A frame of the launcher's made-up code, as dataclasses have it, is no place to look at: the traceback has a better one.
-    location = as_text(metadata.get("location")) or ""
-    text = failure_text(
-        metadata.get("error_type"),
-        metadata.get("message"),
-        metadata.get("traceback"),
-        None if location.startswith("<string>:") else location,
-    )
+    location = as_text(metadata.get("location"))
+    if location is not None and location.startswith("<string>:"):
+        # Code that `dataclasses` has made up is no place to look at.
+        location = innermost_location(as_text(metadata.get("traceback")) or "")
+    text = failure_text(metadata.get("error_type"), metadata.get("message"), metadata.get("traceback"), location)
     if outcome == "signal" and agent.signal is None:
         agent_signalled(agent, point, metadata.get("signal"))
     agent_ended(

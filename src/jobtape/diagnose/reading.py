@@ -21,7 +21,7 @@ from jobtape.diagnose.facts import (
 )
 from jobtape.diagnose.log_records import log_line
 from jobtape.diagnose.own_records import agent_record, worker_record
-from jobtape.diagnose.stints import Cast
+from jobtape.diagnose.stints import Cast, agent_ended, agent_signalled
 from jobtape.diagnose.torch_records import (
     agent_state,
     group_event,
@@ -156,6 +156,11 @@ def _read_agents(
             record, line = agent.seen
             agent.last = Point(seconds(record), _place(name, line, record))
             agent.seen = None
+    if fixed is not None and file.stacks and not file.closed and fixed.last is not None:
+        # SIGTERM killed it before torch had set its handlers: no event, but its sidecar tells where it stood.
+        point = Point(seconds(Header(time_ns=file.stacks_ns)), fixed.last.place)
+        agent_signalled(fixed, point, "SIGTERM")
+        agent_ended(fixed, point, "FAILED", None)
     facts.agents = cast.agents
 
 
