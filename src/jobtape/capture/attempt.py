@@ -184,7 +184,8 @@ class Attempt:
         path = self._tape.path
         if not death.exit_code or death.exit_code > 0 or path is None:
             return
-        for sidecar in sorted(path.parent.glob(f"*-{death.pid}-*.stacks")):
+        host = path.name.rsplit("-", 2)[0]  # another node's worker may have the same pid
+        for sidecar in sorted(path.parent.glob(f"{host}-{death.pid}-*.stacks"))[-1:]:
             with open(sidecar, "rb") as stream:
                 text = stream.read(RELAY_MAX)
             error = fatal_error(text)

@@ -33,10 +33,11 @@ def activate() -> None:
 
 
 def _is_launcher() -> bool:
-    """Whether this process is torchrun: it becomes an agent, and records as one."""
+    """Whether this process is torchrun or ``jobtape run``: it becomes an agent, and records as one."""
     words = sys.orig_argv[1:4]
     return any(
-        word in ("torch.distributed.run", "torch.distributed.launch") or word.rpartition("/")[2] == "torchrun"
+        word in ("torch.distributed.run", "torch.distributed.launch")
+        or word.rpartition("/")[2] in ("torchrun", "jobtape")
         for word in words
     )
 

@@ -68,15 +68,15 @@ def _print_attempt(attempt: Any) -> None:
     from jobtape.capture import agent
 
     launch = agent.current()
-    click.echo(attempt_line(attempt, launch.directory if launch is not None else None), err=True)
+    click.echo(attempt_line(attempt, launch.tape.path if launch is not None else None), err=True)
 
 
-def attempt_line(attempt: Any, run: Path | None) -> str:
+def attempt_line(attempt: Any, agent_tape: Path | None) -> str:
     """The line of an attempt: its number, how long it took, and the first of its workers to fail.
 
     Args:
         attempt: a `jobtape.capture.attempt.Attempt` whose workers have all ended.
-        run: the directory of the run, where the worker's own word on its error is looked up.
+        agent_tape: the agent's file; beside it the worker's own word on its error is looked up.
     """
     duration_s = (attempt.ended_s or attempt.started_s) - attempt.started_s
     head = f"jobtape: attempt {attempt.number}"
@@ -86,7 +86,7 @@ def attempt_line(attempt: Any, run: Path | None) -> str:
     if first is None:
         return f"{head} was stopped after {duration_s:.1f} s ({_REASONS.get(attempt.stop_reason, attempt.stop_reason)})"
     how = first["signal"] or f"exit code {first['exit_code']}"
-    error = _own_error(run, first["pid"]) if run is not None else None
+    error = _own_error(agent_tape, first["pid"]) if agent_tape is not None else None
     if error is not None:
         how += f": {error['error_type']}: {str(error['message'])[:200]} at {error['location']}"
     return visible(
@@ -94,10 +94,11 @@ def attempt_line(attempt: Any, run: Path | None) -> str:
     )
 
 
-def _own_error(run: Path, pid: int) -> dict[str, Any] | None:
+def _own_error(agent_tape: Path, pid: int) -> dict[str, Any] | None:
     from jobtape.tape.reader import read_tape
 
-    for path in sorted(run.glob(f"*-{pid}-*.jsonl")):
+    host = agent_tape.name.rsplit("-", 2)[0]
+    for path in sorted(agent_tape.parent.glob(f"{host}-{pid}-*.jsonl"))[-1:]:
         for record in reversed(read_tape(path).records):
             if getattr(record, "name", "") == "jobtape.worker.error":
                 metadata: dict[str, Any] = record.metadata  # type: ignore[union-attr]
