@@ -258,3 +258,16 @@ def test_the_only_failed_rank_beside_ranks_that_were_terminated():
     said = answer(node.agent(9))
     assert [("unknown", 1)] == causes(said)
     assert {0: "stopped", 1: "first", 2: "stopped"} == roles(said["attempts"][0])
+
+
+def test_a_plain_one_elsewhere_follows_a_chosen_code():
+    """Of two nodes without words, the rank with a code a script must choose was first when it was noticed first."""
+    one = Node("hpc-a")
+    two = Node("hpc-b", pid=200)
+    one.join(0, rank=0, size=2).start(1, [0], [20], world=2).failed(10.9, 0, 20, 1).ended(11, 0, 20, 1).agent(11)
+    two.join(0, rank=1, size=2).start(1, [1], [30], world=2).failed(10, 0, 30, 255).ended(10, 1, 30, 255).agent(10)
+    (attempt,) = answer(one, two)["attempts"]
+    assert ("exit_code", 1, 255, "likely") == tuple(
+        attempt["cause"][key] for key in ("kind", "rank", "exit_code", "confidence")
+    )
+    assert {0: "collateral", 1: "first"} == roles(attempt)

@@ -108,7 +108,12 @@ def _rank_failed(candidates: Sequence[Suspect], group: Group, suspects: Sequence
         return causes.of_rank(first, suspects, _confidence([first], group, suspects, clocks))
     if candidates[0].ending == VAGUE and (first := _by_choice(candidates)) is not None:
         _assign_roles(first, suspects)
-        return causes.of_rank(first, suspects, "suspected")
+        rest = [s for s in candidates if s is not first]
+        if not all(_noticed_later(s, first) for s in rest):
+            return causes.of_rank(first, suspects, "suspected")
+        for suspect in rest:
+            suspect.role = "collateral"
+        return causes.of_rank(first, suspects, "likely")
     for suspect in suspects:
         if suspect.failed and suspect.ending != VAGUE:
             suspect.role = "independent" if suspect.ending == OWN else "collateral"
@@ -152,6 +157,12 @@ def _by_choice(candidates: Sequence[Suspect]) -> Suspect | None:
     """Of ranks that say nothing, the one whose exit code a script must have chosen: any uncaught exception gives 1."""
     chosen = [s for s in candidates if _speaks_for_itself(s)]
     return chosen[0] if len(chosen) == 1 else None
+
+
+def _noticed_later(suspect: Suspect, first: Suspect) -> bool:
+    """Whether a rank that ended with a plain 1 was noticed after the one that chose its exit code, as a victim is."""
+    later = suspect.latest is not None and first.latest is not None and first.latest < suspect.latest
+    return later and suspect.worker.exit_code == 1
 
 
 def _speaks_for_itself(suspect: Suspect) -> bool:
