@@ -180,3 +180,13 @@ def test_an_agent_killed_before_its_handlers_were_set(tmp_path: Path) -> None:
     assert "in next_rendezvous" in sidecar.read_text()
     assert "stopped" == answer["state"]
     assert ("preempted", "SIGTERM") == tuple(answer["attempts"][0]["cause"][key] for key in ("kind", "signal"))
+
+
+@pytest.mark.parametrize("launcher", [("torchrun",), ("jobtape", "run")])
+def test_a_setting_that_cannot_be_read_is_recorded(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    """A launcher that fails before it launches anything leaves its error on the tape."""
+    job = lab.start(tmp_path, "print('never')", "--nnodes=1:many", nproc=1, launcher=launcher).wait()
+    answer = job.why()
+    cause = answer["attempts"][0]["cause"]
+    assert (1, "failed") == (job.exit_code, answer["state"])
+    assert ("agent_error", "ValueError") == (cause["kind"], cause["error_type"])

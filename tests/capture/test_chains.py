@@ -30,6 +30,7 @@ def test_the_scripts_own_hooks_run(tmp_path: Path) -> None:
     job = lab.run(tmp_path, script, nproc=1)
     assert "own thread hook: in thread\nown hook: in main\n" == job.out
     assert "ValueError" == job.why()["attempts"][0]["cause"]["error_type"]
+    assert ["in thread"] == [record["metadata"]["message"] for record in job.records("jobtape.worker.thread_error")]
 
 
 def test_faulthandler_on_stderr_still_speaks_there(tmp_path: Path) -> None:

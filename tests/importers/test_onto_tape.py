@@ -225,3 +225,12 @@ def test_a_line_without_a_run_belongs_to_the_run_of_its_process(tmp_path):
     """In a file of several runs the process a log line names decides, not which record stands before it."""
     shelf = imported(tmp_path, rdzv(run_id="a"), rdzv(run_id="b", pid=1790), glog(FAILED_LINE))
     assert {"a": [1, 3], "b": [2]} == runs_of(shelf.tapes)
+
+
+def test_the_same_content_under_another_name_replaces_it(tmp_path):
+    """A log that was renamed since its first import is not counted twice."""
+    shelf = tmp_path / "shelf"
+    for name in ("a.log", "b.log"):
+        written(tmp_path / name, event(time=1794404220.5), event("FAILED", time=1794404221.5))
+        import_files([tmp_path / name], shelf, "UTC")
+    assert ["b"] == [path.name.partition("-import-")[0] for path in shelf.glob("*/*.jsonl")]

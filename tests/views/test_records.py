@@ -78,3 +78,9 @@ def test_any_metadata(metadata):
     record = EventRecord(seq=1, time_ns=WHEN, name="n", source="WORKER", metadata=metadata)
     assert line(record, HEADER, "f", 1).text.plain.isprintable()
     json.loads(json.dumps(record_json(record, "event", "f", 1), allow_nan=False))
+
+
+def test_metadata_with_a_dollar_is_not_a_form():
+    """`metadata` itself is never an encoded form, whatever its keys are called; its values may be."""
+    record = EventRecord(seq=1, time_ns=None, name="a", source="AGENT", metadata={"$x": 1, "b": float("nan")})
+    assert {"$x": 1, "b": {"$float": "nan"}} == record_json(record, "event", "f", 1)["metadata"]

@@ -81,6 +81,40 @@ def attach(agent: Any) -> None:
         warn_once(f"this agent's workers are not recorded: {type(error).__name__}: {error}")
 
 
+def watch_launcher(words: list[str]) -> None:
+    """Record the error of a torchrun that fails before it launches anything (a setting that cannot be read).
+
+    Args:
+        words: its command line.
+    """
+    asked = _option(words, "event", "log", "handler") or os.environ.get("PET_EVENT_LOG_HANDLER")
+    destination = durable_part(asked or os.environ.get("JOBTAPE_RECORD") or "")
+    if destination is None:
+        return
+    before = sys.excepthook
+
+    def on_exception(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        if _current is None:
+            run_id = _option(words, "rdzv", "id") or os.environ.get("PET_RDZV_ID") or "none"
+            tape = Tape(destination)
+            if tape.open(role="agent", run_id=run_id, run_name=run_name(run_id, single_node=True)):
+                tape.record("AGENT", "jobtape.launch.end", outcome="error", **describe(kind, value, trace))
+                tape.close("launch_end")
+        before(kind, value, trace)
+
+    sys.excepthook = on_exception
+
+
+def _option(words: list[str], *parts: str) -> str | None:
+    """The value of an option of torchrun's, which may be written with dashes or underscores."""
+    names = {f"--{mark.join(parts)}" for mark in "-_"}
+    for number, word in enumerate(words):
+        name, given, value = word.partition("=")
+        if name in names:
+            return value if given else next(iter(words[number + 1 : number + 2]), None)
+    return None
+
+
 def current() -> Launch | None:
     """The launch that is being recorded, if any."""
     return _current

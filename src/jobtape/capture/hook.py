@@ -24,7 +24,15 @@ def activate() -> None:
     """Arrange what this process needs; called by torch, and by ``jobtape run`` where torch's autoload is off."""
     try:
         _wait_for_seams()
-        if os.environ.get("JOBTAPE_RECORD") and not _is_launcher():
+        if _is_launcher():
+            variables = ("PET_EVENT_LOG_HANDLER", "JOBTAPE_RECORD")
+            words = " ".join([*sys.orig_argv, *(os.environ.get(name, "") for name in variables)])
+            if "tape" not in words and "file:" not in words:
+                return
+            from jobtape.capture import agent
+
+            agent.watch_launcher(sys.orig_argv)
+        elif os.environ.get("JOBTAPE_RECORD"):
             from jobtape.capture import worker
 
             worker.start()

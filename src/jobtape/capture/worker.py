@@ -1,8 +1,8 @@
 """The worker's bridge: what a worker knows of its own end, recorded from inside.
 
 Started before the script's first line (by the agent's bridge) or at ``import torch`` (a job without an agent). It
-chains ``sys.excepthook``, ``threading.excepthook``, ``sys.exit``, ``os._exit`` and faulthandler: each does what it
-did, after a record. It waits for nothing: each record is one write to the local tape.
+chains ``sys.excepthook``, what threads call before ``threading.excepthook``, ``sys.exit``, ``os._exit`` and
+faulthandler: each does what it did, after a record. It waits for nothing: each record is one write to the local tape.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Worker:
         self._exit_call: dict[str, Any] | None = None
         self._torch_seen = False
         self._excepthook = sys.excepthook
-        self._thread_hook = threading.excepthook
+        self._make_thread_hook: Callable[[], Callable[[Any], None]] = threading._make_invoke_excepthook  # type: ignore[attr-defined]
         self._sys_exit: Callable[..., NoReturn] = sys.exit
         self._os_exit: Callable[[int], NoReturn] = os._exit
         sys.excepthook = self._on_exception
-        threading.excepthook = self._on_thread_exception
+        threading._make_invoke_excepthook = self._thread_hook  # type: ignore[attr-defined]
         sys.exit = self._on_sys_exit
         os._exit = self._on_os_exit
         self._stacks: StackFile | None = None
@@ -93,8 +93,7 @@ class Worker:
         """Give every hook back that is still ours."""
         if sys.excepthook == self._on_exception:
             sys.excepthook = self._excepthook
-        if threading.excepthook == self._on_thread_exception:
-            threading.excepthook = self._thread_hook
+        threading._make_invoke_excepthook = self._make_thread_hook  # type: ignore[attr-defined]
         if sys.exit == self._on_sys_exit:
             sys.exit = self._sys_exit
         if os._exit == self._on_os_exit:
@@ -114,12 +113,18 @@ class Worker:
             self._recorded = value
             self.tape.record("WORKER", "jobtape.worker.error", sync=True, **describe(kind, value, trace))
 
-    def _on_thread_exception(self, args: threading.ExceptHookArgs) -> None:
-        if self._mine() and args.exc_type is not SystemExit:
-            name = args.thread.name if args.thread is not None else None
-            fault = describe(args.exc_type, args.exc_value, args.exc_traceback)
-            self.tape.record("WORKER", "jobtape.worker.thread_error", sync=True, thread=name, **fault)
-        self._thread_hook(args)
+    def _thread_hook(self) -> Callable[[threading.Thread], None]:
+        """What a new thread calls when it ends with an exception: ours, then `threading.excepthook` as it then is."""
+        invoke = self._make_thread_hook()
+
+        def invoke_excepthook(thread: threading.Thread) -> None:
+            kind, value, trace = sys.exc_info()
+            if self._mine() and kind is not None and not issubclass(kind, SystemExit):
+                fault = describe(kind, value, trace)
+                self.tape.record("WORKER", "jobtape.worker.thread_error", sync=True, thread=thread.name, **fault)
+            invoke(thread)
+
+        return invoke_excepthook
 
     def _on_sys_exit(self, status: Any = None, /) -> NoReturn:
         if self._mine() and threading.current_thread() is threading.main_thread():

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from jobtape.diagnose import evidence
 from jobtape.diagnose.facts import Agent, FileFacts, Leaving, Place, Point, Process, Stint, Worker, as_count
 from jobtape.diagnose.log_records import log_line
 from jobtape.diagnose.stints import FROM_ITSELF, FROM_OUTPUT, Cast, worker_said
@@ -175,6 +176,7 @@ def describe_end(worker: Worker, process: Process, *, same_clock: bool = True) -
     if process.error is not None and process.error_at is not None:
         worker.fault = when(process.error_at) or worker.fault
         worker_said(worker, process.error_at, process.error, FROM_ITSELF)
+        _note_thread(worker, process, process.error_at)
     elif process.crash_s is not None and same_clock:
         _date_crash(worker, process, process.crash_s)
     elif worker.error is not None and worker.error.error_type is not None:
@@ -184,6 +186,7 @@ def describe_end(worker: Worker, process: Process, *, same_clock: bool = True) -
         worker.exit_call = process.exit_call
         worker.fault = when(process.exit_at) or worker.fault
         worker_said(worker, process.exit_at, process.exit_text, FROM_ITSELF)
+        _note_thread(worker, process, process.exit_at)
     elif process.thread_error is not None and process.thread_error_at is not None:
         worker_said(worker, process.thread_error_at, process.thread_error, FROM_OUTPUT)
         worker.note = "the error was in a thread"
@@ -191,6 +194,19 @@ def describe_end(worker: Worker, process: Process, *, same_clock: bool = True) -
         worker.leaving = _leaving(process)
         if worker.leaving is not None and worker.exit_code is None and process.exit_call:
             worker.exit_code = process.exit_code
+
+
+def _note_thread(worker: Worker, process: Process, end: Point) -> None:
+    """Keep what a thread raised beside how the process ended: it may be why, and no record says so."""
+    error, at = process.thread_error, process.thread_error_at
+    if error is None or at is None:
+        return
+    worker.thread_error, worker.thread_error_at = error, at
+    name = f" ({evidence.one_line(process.thread_name, 40)})" if process.thread_name else ""
+    where = f" at {evidence.end_of_place(error.location)}" if error.location else ""
+    before = " before" if at.place.seq < end.place.seq else ""
+    note = f"a thread{name} had raised {evidence.one_line(error.headline, 100)}{where}{before}"
+    worker.note = f"{worker.note}; {note}" if worker.note else note
 
 
 def _leaving(process: Process) -> Leaving | None:

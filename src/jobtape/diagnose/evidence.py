@@ -29,6 +29,12 @@ def one_line(text: str, width: int = WIDTH) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
+def end_of_place(place: str, width: int = 80) -> str:
+    """A place cut from its front: its end has the file's name and the line."""
+    line = " ".join(place.split())
+    return line if len(line) <= width else "…" + line[1 - width :]
+
+
 def listed(references: Iterable[str | None]) -> tuple[str, ...]:
     """References, each once, the first so many."""
     found: dict[str, None] = {}
@@ -93,6 +99,8 @@ def of_failure(worker: Worker, signal: str | None) -> list[str | None]:
     found.append(said(worker))
     if worker.exit_call and worker.error_at is not None:
         found.append(cite(worker.error_at, f"{who(worker)} called {worker.exit_call}({worker.exit_code})"))
+    if worker.thread_error is not None:
+        found.append(cite(worker.thread_error_at, f"a thread of {who(worker)} raised {worker.thread_error.headline}"))
     if worker.oom_kills:
         found.append(cite(worker.end, f"the kernel counted {worker.oom_kills} out-of-memory kills meanwhile"))
     if worker.rank is not None and worker.start is not None and worker.pid is not None:

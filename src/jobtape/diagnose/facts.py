@@ -80,6 +80,9 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
     """How much the source of `error` is worth: its own tape, its error file, torchrun's summary, what it printed."""
     fault: tuple[float, float] | None = None
     """Between which times (on the same clock) the fault happened."""
+    thread_error: FailureText | None = None
+    """What one of its threads had raised, where the process did not end of that."""
+    thread_error_at: Point | None = None
     exit_call: str = ""
     """``sys.exit`` or ``os._exit`` when it ended itself."""
     leaving: Leaving | None = None
@@ -209,6 +212,7 @@ class Process(msgspec.Struct, eq=False, kw_only=True):
     error_at: Point | None = None
     thread_error: FailureText | None = None
     thread_error_at: Point | None = None
+    thread_name: str = ""
     exit_call: str = ""
     exit_code: int | None = None
     exit_text: FailureText | None = None

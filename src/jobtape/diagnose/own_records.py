@@ -203,6 +203,7 @@ def _thread_error(process: Process, metadata: Metadata, point: Point) -> None:
     )
     if text is not None and process.thread_error is None:
         process.thread_error, process.thread_error_at = text, point
+        process.thread_name = as_text(metadata.get("thread")) or ""
 
 
 def _exit_call(process: Process, metadata: Metadata, point: Point) -> None:

@@ -35,6 +35,8 @@ _JOINED = re.compile(
     r" as rank (?P<rank>\d{1,9}) in a world of size (?P<size>\d{1,9})\.",
     re.DOTALL,
 )
+LONGEST_MS = 30 * 24 * 3_600_000.0
+"""No rendezvous takes longer: a duration beyond it is damage."""
 _FAILED_SHUTDOWN = re.compile(r"has failed to shutdown the rendezvous .* due to an error of type (\w+)", re.DOTALL)
 
 
@@ -127,9 +129,22 @@ def group_event(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
         agent = cast.successor(agent)
     stint = agent.current
     if stint is None or stint.over or stint.workers:
-        stint = open_stint(agent, point)
+        stint = open_stint(agent, _began(agent, metadata, point))
     if stint.restart_count is None:
         stint.restart_count = as_count(metadata.get("agent_restarts"))
+
+
+def _began(agent: Agent, metadata: dict[str, Any], point: Point) -> Point:
+    """When a step began whose event stands at its end."""
+    took_ms = metadata.get("duration_ms")
+    if point.time is None or isinstance(took_ms, bool) or not isinstance(took_ms, (int, float)):
+        return point
+    if not 0 <= took_ms <= LONGEST_MS:
+        return point
+    began = point.time - took_ms / 1000
+    if agent.first is not None and agent.first.time is not None:
+        began = min(max(began, agent.first.time), point.time)
+    return Point(began, point.place)
 
 
 def agent_state(cast: Cast, metadata: dict[str, Any], point: Point, state: str) -> None:

@@ -137,9 +137,15 @@ def _all_alike(candidates: Sequence[Suspect]) -> list[Suspect]:
 
 
 def _likeness(suspect: Suspect) -> tuple[object, ...]:
+    """What is the same in failures that share a cause.
+
+    An error of its own says what happened; the exit code then only tells whether the agent stopped it on its way out.
+    """
     error = suspect.worker.error
-    words = (error.error_type, error.message) if error is not None else (None, None)
-    return causes.kind_of(suspect), suspect.worker.exit_code, suspect.clock, *words
+    if error is not None and error.error_type is not None:
+        return causes.kind_of(suspect), suspect.clock, error.error_type, error.message
+    said = error.message if error is not None else None
+    return causes.kind_of(suspect), suspect.clock, suspect.worker.exit_code, said
 
 
 def _first_of(candidates: Sequence[Suspect], clocks: Clocks) -> Suspect | None:

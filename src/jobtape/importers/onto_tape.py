@@ -170,7 +170,7 @@ class ForeignFile:
             if not part.count:
                 continue
             name = own_name.get(run_id, safe_name(run_id))
-            older = self._earlier(f"{safe_name(run_id)}-import-*" if run_id in own_name else name, stem, part)
+            older = self._earlier(f"{safe_name(run_id)}-import-*" if run_id in own_name else name, stem, digest, part)
             directory = older[0].parent if older else self._shelf / name
             path = directory / f"{stem}-import-{digest[:8]}.jsonl"
             self._write(path, run_id, part)
@@ -181,9 +181,11 @@ class ForeignFile:
         self.close()
         return saved
 
-    def _earlier(self, directory: str, stem: str, part: _RunPart) -> list[Path]:
+    def _earlier(self, directory: str, stem: str, digest: str, part: _RunPart) -> list[Path]:
         files = sorted(self._shelf.glob(f"{directory}/{stem}-import-*.jsonl"))
-        return [file for file in files if not file.is_symlink() and grown_from(file, part.body)]
+        renamed = sorted(set(self._shelf.glob(f"{directory}/*-import-{digest[:8]}.jsonl")) - set(files))
+        grown = [file for file in files if not file.is_symlink() and grown_from(file, part.body)]
+        return grown + [file for file in renamed if not file.is_symlink()]
 
     def close(self) -> None:
         """Give up what was not saved."""

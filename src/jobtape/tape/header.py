@@ -64,7 +64,7 @@ _SECRET_NAME = (
     r"|\w*secrets?|\w*passw(?:or)?ds?|\w*passphrase|pwd|jwt|\w*credentials?|signature|sig|auth|authorization"
     r")"
 )
-_SECRET_VARIABLE = re.compile(r"TOKEN|JWT|SECRET|PASSWORD|PASSWD|PASSPHRASE|KEY|CREDENTIAL", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(r"TOKEN|JWT|SECRET|PASS|PWD|KEY|CRED|AUTH|COOKIE", re.IGNORECASE)
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s,;&"']+)"""
 _SECRET_OPTION = re.compile(rf"--?{_SECRET_NAME}", re.IGNORECASE)
 _OPTION_AND_VALUE = re.compile(rf"((?:^|\s)--?{_SECRET_NAME}\s+)(?!--){_VALUE}", re.IGNORECASE)

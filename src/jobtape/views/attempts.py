@@ -10,7 +10,7 @@ import msgspec
 from jobtape.diagnose.model import iso, to_json
 from jobtape.views.clock import duration
 from jobtape.views.endings import VARYING, Ending, endings
-from jobtape.views.escape import brief, visible
+from jobtape.views.escape import brief, brief_place, visible
 from jobtape.views.groups import change_of_nodes, count, node_names, ranges
 from jobtape.views.page import Grid, Page, Piece
 from jobtape.views.sentence import blame, how_ended, message
@@ -97,8 +97,8 @@ def workers_part(page: Page, attempt: Attempt, full: bool) -> None:
 
 def likeness(outcome: RankOutcome) -> tuple[object, ...]:
     """What ranks must share to share a row."""
-    said = VARYING.sub("#", (outcome.message or "")[:500])
-    return outcome.role, outcome.exit_code, outcome.signal, outcome.error_type, outcome.location, said
+    said, note = (VARYING.sub("#", (text or "")[:500]) for text in (outcome.message, outcome.note))
+    return outcome.role, outcome.exit_code, outcome.signal, outcome.error_type, outcome.location, said, note
 
 
 def row(group: Sequence[RankOutcome], attempt: Attempt, full: bool) -> list[Piece]:
@@ -107,9 +107,9 @@ def row(group: Sequence[RankOutcome], attempt: Attempt, full: bool) -> list[Piec
     limit = 100_000 if full else 120
     said = message(one.error_type, one.message, limit)
     if one.location:
-        said = f"{said} at {brief(one.location, 80)}" if said else f"stood at {brief(one.location, 80)}"
-    if one.note and full:
-        said += f" ({visible(one.note)})"
+        said = f"{said} at {brief_place(one.location, 80)}" if said else f"stood at {brief_place(one.location, 80)}"
+    if one.note:
+        said += f" ({visible(one.note) if full else brief(one.note, 240)})"
     ranks = ranges(outcome.rank for outcome in group)
     return [
         (ranks if full or len(ranks) <= 30 else f"{count(len(group), 'rank')}", "bold"),

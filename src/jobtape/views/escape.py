@@ -42,6 +42,21 @@ def brief(text: str, limit: int) -> str:
     return f"{shown[:limit]}{ELLIPSIS} ({max(rest, len(shown) - limit):,} more characters)"
 
 
+def brief_place(place: str, limit: int) -> str:
+    """A place on one line and cut to `limit` characters from its front: its end is what a person looks for.
+
+    >>> brief_place("/usr/lib/python3.11/site-packages/job/train.py:12", 20)
+    '…/job/train.py:12'
+    """
+    end = place.strip()[-limit - 1 :]
+    shown = visible(end)
+    if len(end) <= limit and len(shown) <= limit * 4:
+        return shown
+    shown = shown[-limit + 1 :] if limit > 1 else ""
+    folder = shown.find("/")
+    return f"{ELLIPSIS}{shown[max(folder, 0) :]}"
+
+
 def folded(lines: list[str], head: int, tail: int) -> list[str]:
     """The first and last lines of many, and between them how many are left out."""
     if len(lines) <= head + tail + 1:

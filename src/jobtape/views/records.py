@@ -9,7 +9,7 @@ from rich.text import Text
 
 from jobtape.diagnose.model import iso
 from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, Other, RdzvRecord, Record
-from jobtape.tape.values import encode_value
+from jobtape.tape.values import encode_metadata, encode_value
 from jobtape.views.clock import moment
 from jobtape.views.escape import brief, visible
 from jobtape.views.page import Line, Piece
@@ -25,7 +25,11 @@ def record_json(record: Record, kind: str, file: str, line: int) -> dict[str, An
     told: dict[str, Any] = {"file": file, "line": line, "time": utc_of(record.time_ns), "kind": kind}
     if isinstance(record, Other):
         told |= {"kind": record.kind, "seq": record.seq, "time_ns": record.time_ns, "mono_ns": record.mono_ns}
-    told |= {key: encode_value(value) for key, value in fields.items() if key not in told}
+    for key, value in fields.items():
+        if key in ("metadata", "extra") and isinstance(value, dict):
+            told[key] = encode_metadata(value)
+        elif key not in told:
+            told[key] = encode_value(value)
     return told
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobtape.views.clock import duration, moment
 from jobtape.views.endings import Ending, endings
-from jobtape.views.escape import brief, visible
+from jobtape.views.escape import brief, brief_place, visible
 from jobtape.views.groups import count, ranges, rank_phrase
 
 if TYPE_CHECKING:
@@ -31,29 +31,37 @@ def sentence(run: Run) -> str:
     Returns:
         One sentence, made safe for a terminal.
     """
+    told = answer(run)
+    return told if told.endswith(".") else f"{told}."
+
+
+def answer(run: Run) -> str:
+    """The answer about a run; a full stop may still be missing."""
     if not run.attempts:
         return NO_ATTEMPT.get(run.state, NO_ATTEMPT["unknown"])
     last = run.attempts[-1]
     if run.state == "succeeded":
-        return f"The run succeeded{after(run.wall_s)}{in_attempt(run, last)}{earlier(run.attempts)}."
+        return f"The run succeeded{after(run.wall_s)}{in_attempt(run, last)}{earlier(run.attempts)}"
     if run.state == "running":
         since = f" since {moment(last.started)}" if last.started is not None else ""
-        return f"The run is still running, attempt {last.index}{since}{earlier(run.attempts)}."
+        return f"The run is still running, attempt {last.index}{since}{earlier(run.attempts)}"
     attempts, futile = apart(run.attempts)
     last = attempts[-1]
     if run.state == "failed":
-        return f"{failed(attempts)}{in_vain(futile)}."
+        return f"{failed(attempts)}{in_vain(futile)}"
     if run.state not in LEADS:
         covers = f"; it covers {duration(run.wall_s)}" if run.wall_s is not None else ""
         said = f"; in attempt {last.index}, {blame(last.cause)}{aftermath(last)}" if last.cause is not None else ""
-        return f"The record does not say how the run ended{covers}{said}{in_vain(futile)}."
+        return f"The record does not say how the run ended{covers}{said}{in_vain(futile)}"
+    if regrouped(last) and futile:
+        return f"{LEADS[run.state]}{after(run.wall_s)}: attempt {last.index} {how_ended(last)}{in_vain(futile)}"
     if last.cause is not None:
         said = f": {blame(last.cause)}{aftermath(last)}"
     elif run.state == "lost":
         said = ": its record breaks off without an end, and no process of it is left here"
     else:
         said = ", and the record does not say why"
-    return f"{LEADS[run.state]}{after(run.wall_s)}{in_attempt(run, last)}{said}{in_vain(futile)}."
+    return f"{LEADS[run.state]}{after(run.wall_s)}{in_attempt(run, last)}{said}{in_vain(futile)}"
 
 
 def apart(attempts: Sequence[Attempt]) -> tuple[Sequence[Attempt], Sequence[Attempt]]:
@@ -100,6 +108,9 @@ def failed(attempts: Sequence[Attempt]) -> str:
         lead = f"The run failed: its last {count(len(final.attempts), 'attempt')} ended the same way{longest(final)}"
     else:
         lead = f"Attempt {last.index}, the last of {len(attempts):,}, ended{after(last.duration_s)}"
+    if regrouped(last):
+        comma = "," if len(final.attempts) > 1 else ""
+        return f"{lead}{comma} because nodes joined or left{earlier(attempts, final)}"
     if last.cause is None:
         return f"{lead} in failure, and the record does not say which rank was first or why"
     return f"{lead}: {blame(last.cause)}{aftermath(last)}{earlier(attempts, final)}"
@@ -139,10 +150,13 @@ def which(ending: Ending) -> str:
     return f"attempt {indices[0]}" if len(indices) == 1 else f"attempts {ranges(indices)}"
 
 
+def regrouped(attempt: Attempt) -> bool:
+    """Whether an attempt ended because nodes joined or left, and for nothing else."""
+    return attempt.outcome == "membership" and attempt.cause is None
+
+
 def how_ended(attempt: Attempt) -> str:
     """How an attempt ended, as the rest of a sentence whose subject it is."""
-    if attempt.outcome == "membership" and attempt.cause is None:
-        return "ended because nodes joined or left"
     if attempt.cause is not None:
         return f"ended because {blame(attempt.cause, SHORT_MESSAGE)}"
     return OUTCOMES.get(attempt.outcome, OUTCOMES["unknown"])
@@ -192,7 +206,7 @@ def subject(cause: Cause) -> str:
 
 def deed(cause: Cause, limit: int) -> str:
     """What it did, and where."""
-    where = f" at {brief(cause.location, 80)}" if cause.location else ""
+    where = f" at {brief_place(cause.location, 80)}" if cause.location else ""
     said = message(cause.error_type, cause.message, limit)
     if cause.kind == "exception":
         return f"raised {said or 'an exception'}{where}"
@@ -229,6 +243,9 @@ DEEDS = {
 def message(error_type: str | None, text: str | None, limit: int) -> str:
     """``RuntimeError: boom``: the first line of what was said, cut to `limit`."""
     first, _, rest = (text or "").strip().partition("\n")
+    if not first.endswith(".."):
+        # The sentence goes on after it, or has a full stop of its own.
+        first = first.removesuffix(".")
     said = brief(first, limit) + (" …" if rest.strip() else "")
     kind = brief(error_type or "", 100)
     if not kind or first.startswith(kind):

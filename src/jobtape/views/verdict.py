@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobtape.views.clock import duration, moment, span
 from jobtape.views.endings import VARYING, Ending, endings
-from jobtape.views.escape import brief, folded, visible, visible_lines
+from jobtape.views.escape import brief, brief_place, folded, visible, visible_lines
 from jobtape.views.groups import change_of_nodes, count, node_names, rank_phrase
 from jobtape.views.page import Page, Piece
 from jobtape.views.sentence import apart, blame, consequences, how_ended, sentence, which
@@ -41,6 +41,8 @@ TRACEBACK_HEAD, TRACEBACK_TAIL = 5, 6
 
 EXTENSIONS = "Extension modules: "
 """The last line of faulthandler: every extension module that is loaded, hundreds of words after the stack."""
+FRAME = re.compile(r'(?P<head> *File ")(?P<path>[^"]+)(?P<rest>", line \d+.*)')
+"""A frame of a traceback or of faulthandler, around its path."""
 MARKERS = re.compile(r"\s*[~^]+\s*")
 """The lines of a traceback that only point at a part of the line above."""
 
@@ -242,8 +244,17 @@ def tail_of(lines: Sequence[str]) -> int:
 
 
 def clipped(lines: Sequence[str], limit: int = 160) -> list[str]:
-    """Lines cut to a length at which a page stays a page."""
-    return [brief(line, limit) if len(line) > limit else line for line in lines]
+    """Lines cut to a length at which a page stays a page; of a frame's path the front goes, not its line's number."""
+    return [clip(line, limit) if len(line) > limit else line for line in lines]
+
+
+def clip(line: str, limit: int) -> str:
+    """One line cut to a length."""
+    frame = FRAME.fullmatch(line)
+    if frame is None:
+        return brief(line, limit)
+    rest = brief(frame["rest"], limit // 2)
+    return f"{frame['head']}{brief_place(frame['path'], limit - len(frame['head']) - len(rest))}{rest}"
 
 
 def followers_part(page: Page, attempt: Attempt, *, full: bool, detailed: bool) -> None:
@@ -269,7 +280,7 @@ def standing_part(page: Page, attempt: Attempt, full: bool) -> None:
     workers = [worker for worker in attempt.workers if full or not (worker.role == "collateral" and worker.message)]
     groups = standing(workers, attempt.cause.rank if attempt.cause is not None else None)
     for group in groups if full else groups[:4]:
-        page.line(("stood     ", "dim"), f"{rank_phrase(group.ranks)} at {brief(group.place, 200)}", indent=2, hang=10)
+        page.line(("stood     ", "dim"), f"{rank_phrase(group.ranks)} at {brief_place(group.place, 200)}", indent=2, hang=10)
         if full:
             page.quote(visible_lines(group.stack), 12)
     if not full and groups:
