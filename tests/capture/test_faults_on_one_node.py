@@ -85,6 +85,7 @@ def test_an_exit_or_a_signal_is_named(
     cause = attempt["cause"]
     assert (kind, 1, exit_code, signal_name) == (cause["kind"], cause["rank"], cause["exit_code"], cause["signal"])
     assert "certain" == cause["confidence"]
+    assert len(list(job.shelf.glob("*/*.stacks"))) <= 1  # of rank 0, if it had started when it was stopped
     if kind == "exit_code":
         assert f"{job.script}:{lab.line_of(job.script, fault)}" == cause["location"]
 

@@ -1,9 +1,10 @@
 """What comes from a tape cannot act on a terminal."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobtape.views.escape import brief, folded, visible, visible_lines
+from jobtape.views.escape import brief, brief_place, folded, visible, visible_lines
 
 ESC = chr(27)
 
@@ -61,3 +62,23 @@ def test_folded_keeps_both_ends():
 def test_folded_leaves_few_lines():
     """Leaving out one line saves none."""
     assert ["0", "1", "2", "3"] == folded(["0", "1", "2", "3"], 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("train.py:12", "train.py:12"),
+        ("/home/me/a/train.py:12", "…/me/a/train.py:12"),
+        ("x" * 30 + ".py:1", "…" + "x" * 14 + ".py:1"),
+    ],
+)
+def test_a_place_is_cut_from_its_front(place, shown):
+    """The file's name and the line stay."""
+    assert shown == brief_place(place, 20)
+
+
+@given(st.text(), st.integers(1, 50))
+def test_a_place_is_bounded(text, limit):
+    """What is shown of a place has a bound and is printable."""
+    shown = brief_place(text, limit)
+    assert (True, True) == (len(shown) <= limit * 4, shown.isprintable())

@@ -192,3 +192,51 @@ def test_ranks_that_failed_alike_are_told_once():
         "Attempt 0 ended after 2.8 s: ranks 0 and 1 on node-a exited with code 2; rank 2 failed too, of its own cause."
     )
     assert expected == sentence(a_run(an_attempt(cause=alike, ranks=ranks)))
+
+
+FUTILE = {"kind": "agent_error", "rank": None, "error_type": None, "location": None, "message": "store is gone."}
+
+
+def test_a_change_of_membership_after_which_nothing_started():
+    """Nodes joined, and the workers never came back: both are told, and the sentence has one full stop."""
+    membership = an_attempt(0, outcome="membership", cause=None, ranks=())
+    futile = an_attempt(1, outcome="incomplete", ranks=(), cause=a_cause(**FUTILE))
+    expected = (
+        "Attempt 0 ended after 2.8 s because nodes joined or left; attempt 1 never got its workers started:"
+        " the agent on node-a failed itself: store is gone."
+    )
+    assert expected == sentence(a_run(membership, futile))
+
+
+def test_a_failure_then_a_change_of_membership_after_which_nothing_started():
+    """What ended the attempt before the change of membership is told too."""
+    membership = an_attempt(1, outcome="membership", cause=None, ranks=())
+    futile = an_attempt(2, outcome="incomplete", ranks=(), cause=a_cause(**FUTILE))
+    said = sentence(a_run(an_attempt(), membership, futile))
+    assert said.startswith("Attempt 1, the last of 2, ended after 2.8 s because nodes joined or left; attempt 0 ended")
+
+
+def test_a_stop_while_nodes_joined():
+    """A run that was stopped between two groups of workers is not said to have stopped for no known reason."""
+    membership = an_attempt(0, outcome="membership", cause=None, ranks=())
+    stop = a_cause(kind="preempted", rank=None, signal="SIGINT", error_type=None, message=None, location=None)
+    said = sentence(a_run(membership, an_attempt(1, outcome="incomplete", ranks=(), cause=stop), state="stopped"))
+    expected = (
+        "The run was stopped after 2.8 s: attempt 0 ended because nodes joined or left; attempt 1 never got its"
+        " workers started: the agent on node-a got SIGINT: it was told to stop from outside."
+    )
+    assert expected == said
+
+
+@pytest.mark.parametrize(("message", "end"), [("gone.", "gone."), ("loading...", "loading..."), (".", "RuntimeError.")])
+def test_one_full_stop(message, end):
+    """A message that has a full stop of its own gets no second one."""
+    said = sentence(a_run(an_attempt(cause=a_cause(message=message, location=None), ranks=())))
+    assert said.endswith(f" {end}") and not said.endswith(" ..")
+
+
+def test_a_long_location_keeps_its_line():
+    """Of a long path the front goes."""
+    said = blame(a_cause(message="boom", location=f"/opt/{'deep/' * 40}train.py:12"))
+    assert said.startswith("rank 1 on node-a raised RuntimeError: boom at …/deep/")
+    assert said.endswith("/train.py:12")

@@ -4,7 +4,7 @@ import pytest
 
 from jobtape.diagnose.model import Loss, Restarts, Warning_
 from jobtape.views.attempts import attempts
-from jobtape.views.verdict import between, verdict
+from jobtape.views.verdict import between, clipped, verdict
 from tests.views.runs_to_show import START, TRACEBACK, a_cause, a_rank, a_run, an_attempt
 
 SCREEN = 45
@@ -168,3 +168,18 @@ def test_a_change_of_membership_names_the_nodes(text):
     run = a_run(before, after, state="succeeded")
     assert "change    edge-03 joined, edge-01 left" in text(verdict(run))
     assert "edge-03 joined, edge-01 left" in text(attempts(run))
+
+
+def test_frames_with_long_paths_keep_their_lines(text):
+    """A frame that is too long loses the front of its path."""
+    path = f"/opt/{'deep/' * 60}train.py"
+    trace = f'Traceback (most recent call last):\n  File "{path}", line 12, in step\nRuntimeError: boom\n'
+    said = text(verdict(a_run(an_attempt(cause=a_cause(traceback=trace)))))
+    assert '/deep/train.py", line 12, in step\n' in said
+    assert path not in said
+
+
+def test_clipped_lines_have_a_bound():
+    """Whatever passes for a frame is cut."""
+    hostile = [f'{" " * 999}File "a", line 1', f'  File "{"p" * 999}", line 1, in {"f" * 999}', "x" * 999]
+    assert [True] * 3 == [len(line) < 300 for line in clipped(hostile)]

@@ -14,7 +14,7 @@ from jobtape.capture.deaths import Death, DeathWatch, exit_codes_of
 from jobtape.capture.destination import Tape
 from jobtape.capture.faults import MESSAGE_MAX, TRACEBACK_MAX, cut
 from jobtape.capture.kernel import oom_kills
-from jobtape.capture.stacks import fatal_error
+from jobtape.capture.stacks import fatal_error, has_marks_only
 
 RELAY_MAX = 1024 * 1024
 """Bytes of a worker's fatal error that are repeated on its stderr."""
@@ -180,7 +180,10 @@ class Attempt:
         return sorted(facts["rank"] for facts in self.exits if facts["exit_code"] and not facts["stopped"])
 
     def _relay_fatal_error(self, death: Death) -> None:
-        """Print on the worker's stderr what its faulthandler would have printed there, had ours not taken it."""
+        """Print on the worker's stderr what its faulthandler would have printed there, had ours not taken it.
+
+        A sidecar into which nothing was written is removed: a worker that was killed could not do it.
+        """
         path = self._tape.path
         if not death.exit_code or death.exit_code > 0 or path is None:
             return
@@ -189,7 +192,9 @@ class Attempt:
             with open(sidecar, "rb") as stream:
                 text = stream.read(RELAY_MAX)
             error = fatal_error(text)
-            if error is not None:
+            if has_marks_only(text):
+                sidecar.unlink()
+            elif error is not None:
                 self._write_to_stderr(self._ranks[death.pid]["local_rank"], error)
 
     def _write_to_stderr(self, local_rank: int, text: bytes) -> None:

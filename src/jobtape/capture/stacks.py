@@ -73,8 +73,11 @@ class StackFile:
 
     def remove_if_empty(self) -> None:
         """Take the file away when nothing was written to it."""
-        if os.getpid() == self.pid and identity(self.fd) == self._file and _has_marks_only(self.path):
-            os.unlink(self.path)  # noqa: PTH108
+        if os.getpid() == self.pid and identity(self.fd) == self._file:
+            with open(self.path, "rb") as stream:
+                text = stream.read(64 * 1024)
+            if has_marks_only(text):
+                os.unlink(self.path)  # noqa: PTH108
 
     def _take_fatal(self) -> None:
         _enable(file=self.fd, all_threads=True)
@@ -120,9 +123,8 @@ class StackFile:
             self._register()
 
 
-def _has_marks_only(path: str) -> bool:
-    with open(path, "rb") as stream:
-        text = stream.read(64 * 1024)
+def has_marks_only(text: bytes) -> bool:
+    """Whether faulthandler has written nothing into a sidecar."""
     return not text.replace(RELAY_MARK, b"").replace(MUTE_MARK, b"")
 
 

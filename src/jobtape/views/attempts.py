@@ -109,7 +109,7 @@ def row(group: Sequence[RankOutcome], attempt: Attempt, full: bool) -> list[Piec
     if one.location:
         said = f"{said} at {brief_place(one.location, 80)}" if said else f"stood at {brief_place(one.location, 80)}"
     if one.note:
-        said += f" ({visible(one.note) if full else brief(one.note, 240)})"
+        said = f"{said} ({visible(one.note) if full else brief(one.note, 240)})".lstrip()
     ranks = ranges(outcome.rank for outcome in group)
     return [
         (ranks if full or len(ranks) <= 30 else f"{count(len(group), 'rank')}", "bold"),

@@ -41,7 +41,7 @@ TRACEBACK_HEAD, TRACEBACK_TAIL = 5, 6
 
 EXTENSIONS = "Extension modules: "
 """The last line of faulthandler: every extension module that is loaded, hundreds of words after the stack."""
-FRAME = re.compile(r'(?P<head> *File ")(?P<path>[^"]+)(?P<rest>", line \d+.*)')
+FRAME = re.compile(r'(?P<head> {0,20}File ")(?P<path>[^"]+)(?P<rest>", line \d+.*)')
 """A frame of a traceback or of faulthandler, around its path."""
 MARKERS = re.compile(r"\s*[~^]+\s*")
 """The lines of a traceback that only point at a part of the line above."""
@@ -254,7 +254,7 @@ def clip(line: str, limit: int) -> str:
     if frame is None:
         return brief(line, limit)
     rest = brief(frame["rest"], limit // 2)
-    return f"{frame['head']}{brief_place(frame['path'], limit - len(frame['head']) - len(rest))}{rest}"
+    return f"{frame['head']}{brief_place(frame['path'], max(limit - len(frame['head'] + rest), 20))}{rest}"
 
 
 def followers_part(page: Page, attempt: Attempt, *, full: bool, detailed: bool) -> None:
@@ -280,7 +280,9 @@ def standing_part(page: Page, attempt: Attempt, full: bool) -> None:
     workers = [worker for worker in attempt.workers if full or not (worker.role == "collateral" and worker.message)]
     groups = standing(workers, attempt.cause.rank if attempt.cause is not None else None)
     for group in groups if full else groups[:4]:
-        page.line(("stood     ", "dim"), f"{rank_phrase(group.ranks)} at {brief_place(group.place, 200)}", indent=2, hang=10)
+        page.line(
+            ("stood     ", "dim"), f"{rank_phrase(group.ranks)} at {brief_place(group.place, 200)}", indent=2, hang=10
+        )
         if full:
             page.quote(visible_lines(group.stack), 12)
     if not full and groups:
