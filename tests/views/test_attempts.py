@@ -18,6 +18,14 @@ def test_workers_that_ended_alike_share_a_row(text):
     ] == table
 
 
+def test_what_else_is_known_of_a_rank(text):
+    """A rank's note stands in its row, and tells it from ranks without one."""
+    ranks = (a_rank(1, exit_code=3, note="core dumped"), a_rank(2, exit_code=3), a_rank(3, exit_code=3))
+    said = text(attempts(a_run(an_attempt(ranks=ranks))))
+    rows = [line.split() for line in said.splitlines() if "stopped" in line]
+    assert [["1", ["(core", "dumped)"]], ["2,3", ["s", "-"]]] == [[row[0], row[-2:]] for row in rows]
+
+
 def test_time_until_the_next_attempt(text):
     """What a restart took stands between two attempts."""
     run = a_run(an_attempt(0), an_attempt(1, START + 10, cause=a_cause(rank=0)))

@@ -136,15 +136,15 @@ def group_event(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
 
 def _began(agent: Agent, metadata: dict[str, Any], point: Point) -> Point:
     """When a step began whose event stands at its end."""
+    if point.time is None:
+        return point
+    first = agent.first.time if agent.first is not None else None
     took_ms = metadata.get("duration_ms")
-    if point.time is None or isinstance(took_ms, bool) or not isinstance(took_ms, (int, float)):
-        return point
-    if not 0 <= took_ms <= LONGEST_MS:
-        return point
-    began = point.time - took_ms / 1000
-    if agent.first is not None and agent.first.time is not None:
-        began = min(max(began, agent.first.time), point.time)
-    return Point(began, point.place)
+    if isinstance(took_ms, (int, float)) and not isinstance(took_ms, bool) and 0 <= took_ms <= LONGEST_MS:
+        began = point.time - took_ms / 1000
+        return Point(began if first is None else min(max(began, first), point.time), point.place)
+    # Older versions of torch do not say how long it took: the first is what the agent begins with.
+    return Point(first, point.place) if agent.live_tape and not agent.stints and first is not None else point
 
 
 def agent_state(cast: Cast, metadata: dict[str, Any], point: Point, state: str) -> None:
