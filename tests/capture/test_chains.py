@@ -150,3 +150,34 @@ def test_a_disabled_faulthandler_is_silent(tmp_path: Path) -> None:
     job = lab.run(tmp_path, script, nproc=1)
     assert "Fatal Python error" not in job.err
     assert "line 4 in <module>" in job.why()["attempts"][0]["cause"]["traceback"]
+
+
+def test_an_exit_with_a_status_that_has_no_text(tmp_path: Path) -> None:
+    """``sys.exit`` raises SystemExit and nothing else, whatever its argument does when it is asked for its text."""
+    script = """
+        import sys
+        class Mute:
+            def __str__(self):
+                raise RuntimeError("no text")
+        try:
+            sys.exit(Mute())
+        except SystemExit:
+            print("SystemExit", flush=True)
+            sys.exit(7)
+    """
+    job = lab.run(tmp_path, script, nproc=1)
+    assert "SystemExit\n" == job.out
+    assert 7 == job.why()["attempts"][0]["cause"]["exit_code"]
+
+
+def test_faulthandler_works_when_our_descriptors_are_closed(tmp_path: Path) -> None:
+    """A script that has closed every descriptor can still enable faulthandler, and its crash is told on stderr."""
+    script = """
+        import ctypes, faulthandler, os
+        os.closerange(3, 65536)
+        faulthandler.enable()
+        ctypes.string_at(0)
+    """
+    job = lab.run(tmp_path, script, nproc=1)
+    assert 1 == job.err.count("Fatal Python error: Segmentation fault")
+    assert "SIGSEGV" == job.why()["attempts"][0]["cause"]["signal"]

@@ -94,12 +94,15 @@ def watch_launcher(words: list[str]) -> None:
     before = sys.excepthook
 
     def on_exception(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        if _current is None:
-            run_id = _option(words, "rdzv", "id") or os.environ.get("PET_RDZV_ID") or "none"
-            tape = Tape(destination)
-            if tape.open(role="agent", run_id=run_id, run_name=run_name(run_id, single_node=True)):
-                tape.record("AGENT", "jobtape.launch.end", outcome="error", **describe(kind, value, trace))
-                tape.close("launch_end")
+        try:
+            if _current is None:
+                run_id = _option(words, "rdzv", "id") or os.environ.get("PET_RDZV_ID") or "none"
+                tape = Tape(destination)
+                if tape.open(role="agent", run_id=run_id, run_name=run_name(run_id, single_node=True)):
+                    tape.record("AGENT", "jobtape.launch.end", outcome="error", **describe(kind, value, trace))
+                    tape.close("launch_end")
+        except Exception as error:  # noqa: BLE001 - the launcher's error must be shown as it would have been
+            warn_once(f"this launch is not recorded: {type(error).__name__}: {error}")
         before(kind, value, trace)
 
     sys.excepthook = on_exception

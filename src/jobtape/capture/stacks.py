@@ -79,6 +79,13 @@ class StackFile:
             if has_marks_only(text):
                 os.unlink(self.path)  # noqa: PTH108
 
+    def _write(self, mark: bytes) -> bool:
+        """Whether a mark is in the file: not on a full disk, or when the job has closed the descriptor."""
+        try:
+            return identity(self.fd) == self._file and os.write(self.fd, mark) == len(mark)
+        except OSError:
+            return False
+
     def _take_fatal(self) -> None:
         _enable(file=self.fd, all_threads=True)
         self._fatal_is_ours = True
@@ -90,15 +97,14 @@ class StackFile:
 
     def _script_enable(self, file: Any = None, all_threads: bool = True, **options: Any) -> None:
         """Stands for ``faulthandler.enable`` in the script."""
-        if os.getpid() != self.pid or not self._relayed or not _is_stderr(file):
+        ours = os.getpid() == self.pid and self._relayed and _is_stderr(file)
+        if not ours or not (self._script_enabled or self._write(RELAY_MARK)):
             self._fatal_is_ours = False
             if file is None:
                 _enable(all_threads=all_threads, **options)
             else:
                 _enable(file, all_threads, **options)
             return
-        if not self._script_enabled:
-            os.write(self.fd, RELAY_MARK)
         self._script_enabled = True
         self._take_fatal()
 
@@ -108,7 +114,7 @@ class StackFile:
             return bool(_disable())
         was = self._script_enabled
         if was:
-            os.write(self.fd, MUTE_MARK)
+            self._write(MUTE_MARK)
         self._script_enabled = False
         return was
 

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from jobtape.capture.destination import Tape, durable_part
@@ -101,11 +101,18 @@ class Worker:
         atexit.unregister(self._at_exit)
         self._end_stacks()
 
+    def _guard(self, function: Callable[..., None], *args: Any) -> None:
+        """Call a part of the recording from inside the script's own doing, which goes on whatever we meet."""
+        try:
+            function(*args)
+        except Exception as error:  # noqa: BLE001 - said once, and no more
+            self.tape.failed(error)
+
     def _mine(self) -> bool:
         return os.getpid() == self.pid
 
     def _on_exception(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        self._record_error(kind, value, trace)
+        self._guard(self._record_error, kind, value, trace)
         self._excepthook(kind, value, trace)
 
     def _record_error(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
@@ -118,33 +125,42 @@ class Worker:
         invoke = self._make_thread_hook()
 
         def invoke_excepthook(thread: threading.Thread) -> None:
-            kind, value, trace = sys.exc_info()
-            if self._mine() and kind is not None and not issubclass(kind, SystemExit):
-                fault = describe(kind, value, trace)
-                self.tape.record("WORKER", "jobtape.worker.thread_error", sync=True, thread=thread.name, **fault)
+            self._guard(self._record_thread_error, thread)
             invoke(thread)
 
         return invoke_excepthook
 
+    def _record_thread_error(self, thread: threading.Thread) -> None:
+        kind, value, trace = sys.exc_info()
+        if self._mine() and kind is not None and not issubclass(kind, SystemExit):
+            fault = describe(kind, value, trace)
+            self.tape.record("WORKER", "jobtape.worker.thread_error", sync=True, thread=thread.name, **fault)
+
     def _on_sys_exit(self, status: Any = None, /) -> NoReturn:
         if self._mine() and threading.current_thread() is threading.main_thread():
             # Kept until the end: SystemExit may be caught, and a later exit is the one that counts.
-            self._exit_call = _exit_call("sys.exit", status)
+            frame = sys._getframe(1)
+            self._guard(self._note_exit, "sys.exit", status, frame)
         raise SystemExit(status)
 
     def _on_os_exit(self, status: int) -> NoReturn:
         if self._mine():
-            try:
-                self.tape.record("WORKER", "jobtape.worker.exit_call", sync=True, **_exit_call("os._exit", status))
-                self._end_stacks()
-                self.tape.close("exit")
-            except Exception as error:  # noqa: BLE001 - the process leaves with its own code, whatever we meet
-                self.tape.failed(error)
+            self._guard(self._leave, status, sys._getframe(1))
         self._os_exit(status)
 
+    def _note_exit(self, call: str, status: Any, frame: FrameType) -> None:
+        self._exit_call = _exit_call(call, status, frame)
+
+    def _leave(self, status: int, frame: FrameType) -> None:
+        self.tape.record("WORKER", "jobtape.worker.exit_call", sync=True, **_exit_call("os._exit", status, frame))
+        self._end_stacks()
+        self.tape.close("exit")
+
     def _at_exit(self) -> None:
-        if not self._mine():
-            return
+        if self._mine():
+            self._guard(self._end)
+
+    def _end(self) -> None:
         # A script may have replaced sys.excepthook after us; the interpreter keeps what it could not handle.
         value = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if isinstance(value, BaseException):
@@ -162,9 +178,8 @@ class Worker:
                 return
 
 
-def _exit_call(call: str, status: Any) -> dict[str, Any]:
+def _exit_call(call: str, status: Any, frame: FrameType) -> dict[str, Any]:
     """What `jobtape.worker.exit_call` says; the code is what the shell would see."""
-    frame = sys._getframe(2)
     location, stack = caller_location(frame)
     message = None
     if status is None:
