@@ -15,8 +15,9 @@ from jobtape.diagnose.stints import (
     FROM_OUTPUT,
     FROM_SUMMARY,
     Cast,
-    agent_signalled,
+    agent_signal_told,
     find_worker,
+    membership_changed,
     stint_in_progress,
     worker_ended,
     worker_failed,
@@ -72,17 +73,6 @@ def _group_failed(agent: Agent, metadata: Metadata, point: Point) -> None:
     left = as_count(metadata.get("attempts_left"))
     stint.restarting = None if left is None else left > 0
     stint.over = True
-
-
-def _membership(agent: Agent, metadata: Metadata, point: Point) -> None:
-    stint = stint_in_progress(agent, point)
-    stint.membership = stint.membership or point
-    stint.waiting = as_count(metadata.get("waiting"))
-    stint.restarting = True
-
-
-def _agent_signal(agent: Agent, metadata: Metadata, point: Point) -> None:
-    agent_signalled(agent, point, metadata.get("signal"))
 
 
 def _group_succeeded(agent: Agent, _metadata: Metadata, point: Point) -> None:
@@ -147,8 +137,8 @@ _LINES: dict[str, Callable[[Agent, Metadata, Point], None]] = {
     "torchelastic.log.signal_sent": _signal_sent,
     "torchelastic.log.signal_forced": _signal_sent,
     "torchelastic.log.group_failed": _group_failed,
-    "torchelastic.log.membership": _membership,
-    "torchelastic.log.agent_signal": _agent_signal,
+    "torchelastic.log.membership": membership_changed,
+    "torchelastic.log.agent_signal": agent_signal_told,
     "torchelastic.log.group_succeeded": _group_succeeded,
     "torchelastic.log.barrier_failed": _barrier_failed,
     "torchelastic.log.rendezvous_shutdown_failed": _shutdown_failed,

@@ -14,8 +14,10 @@ from jobtape.diagnose.failure_text import FailureText, failure_text, innermost_l
 from jobtape.diagnose.stints import (
     FROM_ERROR_FILE,
     agent_ended,
+    agent_signal_told,
     agent_signalled,
     find_worker,
+    membership_changed,
     open_stint,
     stint_in_progress,
     worker_ended,
@@ -143,17 +145,6 @@ def _attempt_end(agent: Agent, metadata: Metadata, point: Point) -> None:
     stint.over = True
 
 
-def _membership(agent: Agent, metadata: Metadata, point: Point) -> None:
-    stint = stint_in_progress(agent, point)
-    stint.membership = stint.membership or point
-    stint.waiting = as_count(metadata.get("waiting"))
-    stint.restarting = True
-
-
-def _agent_signal(agent: Agent, metadata: Metadata, point: Point) -> None:
-    agent_signalled(agent, point, metadata.get("signal"))
-
-
 def _launch_end(agent: Agent, metadata: Metadata, point: Point) -> None:
     outcome = metadata.get("outcome")
     location = as_text(metadata.get("location"))
@@ -183,8 +174,8 @@ _AGENT: dict[str, Callable[[Agent, Metadata, Point], None]] = {
     "jobtape.worker.stop": _worker_stop,
     "jobtape.worker.failure": _worker_failure,
     "jobtape.attempt.end": _attempt_end,
-    "jobtape.agent.membership": _membership,
-    "jobtape.agent.signal": _agent_signal,
+    "jobtape.agent.membership": membership_changed,
+    "jobtape.agent.signal": agent_signal_told,
     "jobtape.launch.end": _launch_end,
 }
 

@@ -6,7 +6,9 @@ stopped, or ended; all of them say it to these functions. None of them raises, w
 
 from __future__ import annotations
 
-from jobtape.diagnose.facts import Agent, Clock, Point, Stint, Worker, signal_name
+from typing import Any
+
+from jobtape.diagnose.facts import Agent, Clock, Point, Stint, Worker, as_count, signal_name
 from jobtape.diagnose.failure_text import FailureText
 
 FROM_OUTPUT, FROM_SUMMARY, FROM_ERROR_FILE, FROM_ITSELF = 1, 2, 3, 4
@@ -257,3 +259,16 @@ def agent_signalled(agent: Agent, point: Point, signal: object) -> None:
     if agent.signal is None:
         agent.signal = signal_name(signal) or "SIGTERM"
         agent.signal_at = point
+
+
+def agent_signal_told(agent: Agent, metadata: dict[str, Any], point: Point) -> None:
+    """A record, the agent's own or a line of its log, names its death signal."""
+    agent_signalled(agent, point, metadata.get("signal"))
+
+
+def membership_changed(agent: Agent, metadata: dict[str, Any], point: Point) -> None:
+    """A record, the agent's own or a line of its log, says that healthy workers are restarted for nodes that wait."""
+    stint = stint_in_progress(agent, point)
+    stint.membership = stint.membership or point
+    stint.waiting = as_count(metadata.get("waiting"))
+    stint.restarting = True
