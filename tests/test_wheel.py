@@ -77,8 +77,10 @@ def test_version_is_the_packages(metadata):
 
 def test_core_dependencies_are_three(metadata):
     """Installing jobtape brings msgspec, click and rich, and no torch."""
-    core = [need for need in metadata.get_all("Requires-Dist") if "extra ==" not in need]
+    needs = [need for need in metadata.get_all("Requires-Dist") if "extra ==" not in need]
+    core = [need for need in needs if "python_version" not in need]
     assert ["click", "msgspec", "rich"] == sorted(need.split(">")[0].split("=")[0].strip() for need in core)
+    assert ["tomli>=2; python_version < '3.11'"] == [need.replace('"', "'") for need in needs if need not in core]
     assert ">=3.10" == metadata["Requires-Python"]
 
 

@@ -55,7 +55,8 @@ def test_json(jobtape, log, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--format", "dlrover"], "'torchelastic'"),
+        (["--format", "dltrain"], "'torchelastic'"),
+        (["--format", "dlrover"], "no dlrover record in"),
         (["--tz", "Mars/Olympus"], "Mars/Olympus"),
         (["--tz", "\x1b"], "\\x1b"),
     ],
@@ -95,3 +96,28 @@ def test_shelf_that_cannot_be_made(jobtape, log, tmp_path):
     done = jobtape("import", log, "--dir", tmp_path / "tapes")
     assert (2, 1) == (done.code, done.err.count("\n"))
     assert "tapes" in done.err
+
+
+def test_formats_are_found_out_and_said(jobtape, log, tmp_path):
+    """Without --format each file is read as what it is: a line a format for people, a field a file for programs."""
+    error = tmp_path / "old-job_ab12cd34" / "attempt_0" / "1" / "error.json"
+    error.parent.mkdir(parents=True)
+    error.write_text('{"message": "boom"}')
+    done = jobtape("import", log, error.parents[2], "--dir", tmp_path / "tapes")
+    assert (0, "") == (done.code, done.err)
+    assert [f"Read as torchelastic: {log}.", f"Read as error-files: {error}."] == [
+        line for line in done.out.splitlines() if line.startswith("Read as")
+    ]
+    told = json.loads(jobtape("import", log, error, "--dir", tmp_path / "tapes", "--json").out)
+    assert [{"file": str(log), "format": "torchelastic"}, {"file": str(error), "format": "error-files"}] == told[
+        "formats"
+    ]
+    assert ["old-job"] == [run["run_id"] for run in told["runs"]]
+
+
+def test_nothing_is_of_a_known_format(jobtape, tmp_path):
+    """One line names what is known."""
+    (tmp_path / "x.log").write_text("hello\n")
+    done = jobtape("import", tmp_path / "x.log", "--dir", tmp_path / "tapes")
+    assert (2, "", 1) == (done.code, done.out, done.err.count("\n"))
+    assert all(name in done.err for name in ("torchelastic", "error-files", "dlrover", "nvrx", "torchtitan"))

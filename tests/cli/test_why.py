@@ -44,7 +44,7 @@ def test_restart_loop_fits_a_screen(jobtape, shelf):
     record_failed_run(shelf, "loop", attempts=37)
     done = jobtape("why", "loop", "--dir", shelf)
     assert done.out.startswith("All 37 attempts ended the same way")
-    assert 45 >= len(done.out.splitlines())
+    assert 40 >= len(done.out.splitlines())
 
 
 @pytest.mark.parametrize("run", ["demo", "good"])

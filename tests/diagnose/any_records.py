@@ -12,6 +12,8 @@ STATES = ("START", "RENDEZVOUS", "ASSIGN_WORKER_RANKS", "SUCCEEDED", "FAILED", "
 LINES = (
     *("worker_failed", "signal_sent", "signal_forced", "group_failed", "membership", "agent_signal", "root_cause"),
     *("group_succeeded", "barrier_failed", "rendezvous_shutdown_failed", "worker_output", "new"),
+    *("launch", "agent_started", "rendezvous_begun", "rendezvous_complete", "group_started", "group_finished"),
+    *("agent_failed", "worker_stuck", "scheduler", "kernel_oom"),
 )
 OWN = (
     *("launch.start", "launch.end", "attempt.start", "attempt.end", "agent.membership", "agent.signal"),
@@ -45,7 +47,7 @@ KEYS = (
     ),
     *("error_type", "message", "traceback", "location", "code", "call", "outcome", "failures", "attempts_left"),
     *("waiting", "round", "group_world_size", "world_size", "restart_count", "oom_kills", "error_time_s", "agent_pid"),
-    *("time_s", "error_file"),
+    *("time_s", "error_file", "of", "host", "global_ranks", "global_world_sizes", "what", "job_id"),
 )
 SENTENCES = (
     "The node 'a_1_0' attempts to join the next round of the rendezvous 'x'.",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobtape.diagnose.model import to_json
 from jobtape.diagnose.reconstruct import diagnose
-from jobtape.importers.torchelastic import import_files
+from jobtape.importers import import_files
 from jobtape.tape.reader import TapeFile, read_tape
 from jobtape.tape.records import EventRecord
 from tests.diagnose.any_records import TIMES, VALUES, tapes

@@ -26,6 +26,7 @@ def test_null_loads_nothing_either(python):
 from jobtape.events import *
 record(Event("a", EventSource.WORKER))
 emit("step", step=1)
+with span("evaluation"): pass
 construct_and_record_rdzv_event("r", "m", NodeState.RUNNING)
 print"""
     loaded = json.loads(python(LOADED.replace("import jobtape.events\nprint", f"import jobtape.events{calls}")).out)
@@ -47,5 +48,6 @@ def test_the_public_names_are_these():
         "record",
         "record_rdzv_event",
         "register_handler",
+        "span",
         "stats",
     ] == jobtape.events.__all__

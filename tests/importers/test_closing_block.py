@@ -3,7 +3,7 @@
 import pytest
 
 from jobtape.importers.clock import FileClock, find_zone
-from jobtape.importers.closing_block import opens, read_block
+from jobtape.importers.closing_block import BlockReader, opens
 from jobtape.importers.foreign import Lines
 from tests.importers.lines import block, event, written
 
@@ -16,7 +16,12 @@ def read(tmp_path, *texts):
     lines = Lines(written(tmp_path / "a.log", *texts))
     _, border = next(lines)
     assert opens(border)
-    return read_block(lines, border, FileClock(find_zone("UTC"))), [line.decode() for _, line in lines]
+    block = BlockReader(border)
+    for number, line in lines:
+        if block.take(number, line):
+            break
+    found, rest = block.result(FileClock(find_zone("UTC")))
+    return found, [line.decode() for _, line in [*rest, *lines]]
 
 
 def test_block_is_read(tmp_path):

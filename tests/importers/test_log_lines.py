@@ -11,12 +11,13 @@ READ = [
     (
         "failed (exitcode: -9) local_rank: 5 (pid: 9175) of binary: /opt/venv/bin/python",
         "worker_failed",
-        {"local_rank": 5, "pid": 9175, "exit_code": -9, "signal": "SIGKILL", "entrypoint": "/opt/venv/bin/python"},
+        {"local_rank": 5, "pid": 9175, "exit_code": -9, "signal": "SIGKILL", "of": "binary"}
+        | {"entrypoint": "/opt/venv/bin/python"},
     ),
     (
         "failed (exitcode: None) local_rank: 0 (pid: None) of fn: main (start_method: spawn)",
         "worker_failed",
-        {"local_rank": 0, "pid": None, "exit_code": None, "signal": None, "entrypoint": "main"},
+        {"local_rank": 0, "pid": None, "exit_code": None, "signal": None, "of": "fn", "entrypoint": "main"},
     ),
     ("Sending process 12 closing signal SIGTERM", "signal_sent", {"pid": 12, "signal": "SIGTERM"}),
     ("Closing process 12 via signal SIGINT", "signal_sent", {"pid": 12, "signal": "SIGINT"}),

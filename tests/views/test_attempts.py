@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from jobtape.views.attempts import attempts, run_json
 from tests.views.runs_to_show import START, a_cause, a_rank, a_run, an_attempt
 
@@ -28,7 +30,7 @@ def test_what_else_is_known_of_a_rank(text):
 
 def test_time_until_the_next_attempt(text):
     """What a restart took stands between two attempts."""
-    run = a_run(an_attempt(0), an_attempt(1, START + 10, cause=a_cause(rank=0)))
+    run = a_run(an_attempt(0), an_attempt(1, START + 10, cause=a_cause(error_type="ValueError")))
     assert "\n7.2 s until the next attempt started\n" in text(attempts(run))
 
 
@@ -47,14 +49,33 @@ def test_many_different_workers_are_counted(text):
 
 def test_many_different_attempts_are_counted(text):
     """Of attempts that all ended differently the last ones are shown."""
-    run = a_run(*(an_attempt(n, cause=a_cause(rank=n)) for n in range(20)))
-    assert "12 earlier attempts not shown; --full shows them" in text(attempts(run))
+    run = a_run(*(an_attempt(n, cause=a_cause(error_type=f"E{'abcdefghijklmnopqrst'[n]}")) for n in range(20)))
+    lines = text(attempts(run)).splitlines()
+    assert "8 earlier attempts not shown; --full shows them" == lines[3]
+    assert lines[4].startswith("Attempt 8 ended because rank 1 on node-a raised Ei: shapes differ")
 
 
 def test_running_workers(text):
     """A worker that has not ended yet is running."""
     attempt = an_attempt(outcome="running", cause=None, ended=None, ranks=(a_rank(0, "unknown", ended=None),))
     assert "running" in text(attempts(a_run(attempt, state="running"))).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("cause", "fields", "said"),
+    [
+        ({"kind": "node_lost", "pid": None}, {}, "lost"),
+        ({"kind": "node_lost", "pid": 7}, {}, "left alone"),
+        ({"kind": "node_lost", "pid": 7}, {"exit_code": 0}, "ended well"),
+        ({"kind": "node_lost", "host": "node-b"}, {}, "-"),
+        ({}, {}, "-"),
+    ],
+)
+def test_workers_of_which_little_is_known(text, cause, fields, said):
+    """A worker whose node or agent vanished, or that ended well, has a word for it where its role is unknown."""
+    attempt = an_attempt(cause=a_cause(**cause), ranks=(a_rank(0, "unknown", **fields), a_rank(1, exit_code=3)))
+    header, row, *_ = text(attempts(a_run(attempt))).splitlines()[-3:]
+    assert said == row[header.index("ROLE") : header.index("END")].strip()
 
 
 def test_narrow_place(text):

@@ -77,3 +77,8 @@ def test_hostile_host_name():
 def test_count():
     """One is singular, thousands have commas."""
     assert ["0 nodes", "1 node", "2,048 nodes"] == [count(number, "node") for number in (0, 1, 2048)]
+
+
+def test_many_separate_numbers_are_cut_at_one():
+    """What is shown of a long list of numbers is whole names, and the bracket is closed."""
+    assert "n[0000,0002,0004,0006,0008,…]" == node_names([f"n{number:04}" for number in range(0, 400, 2)], limit=30)

@@ -51,7 +51,7 @@ def test_the_last_attempts_ended_alike():
         ({"kind": "oom_kill"}, "rank 1 on node-a was killed by the kernel because memory ran out"),
         ({"kind": "left_early"}, "rank 1 on node-a left early, with exit code 0, while others still worked"),
         ({"kind": "stall"}, "rank 1 on node-a stopped making progress"),
-        ({"kind": "node_lost", "rank": None, "pid": None}, "node node-a fell silent"),
+        ({"kind": "node_lost", "rank": None, "pid": None}, "node-a fell silent"),
         (
             {"kind": "node_lost", "rank": None, "pid": 7},
             "the agent on node-a vanished without an end, while other processes of its host went on",
@@ -63,6 +63,24 @@ def test_the_last_attempts_ended_alike():
         (
             {"kind": "signal", "rank": None, "ranks": (0, 1), "signal": "SIGKILL"},
             "ranks 0 and 1 on node-a were killed by SIGKILL",
+        ),
+        ({"kind": "node_lost", "rank": None, "pid": None, "host": "gpu7"}, "node gpu7 fell silent"),
+        ({"kind": "node_lost", "rank": None, "pid": None, "host": None}, "a node fell silent"),
+        (
+            {"kind": "unknown", "reason": "vanished_rank", "location": "train.py:8"},
+            "rank 1 on node-a ended without a word: its tape has no end, and last stood at train.py:8",
+        ),
+        (
+            {"kind": "unknown", "location": "train.py:8"},
+            "rank 1 on node-a failed at train.py:8, and the record does not",
+        ),
+        (
+            {"kind": "unknown", "rank": None, "ranks": (4, 5), "reason": "several_silent"},
+            "a collective timed out; ranks 4 and 5 said nothing of it, and nothing tells who was waited for",
+        ),
+        (
+            {"kind": "stall", "rank": None, "ranks": (4, 5), "reason": "named_absent", "host": None},
+            "ranks 4 and 5 did not come to where the others waited",
         ),
         ({"kind": "preempted", "rank": None}, "the agent on node-a was told to stop from outside (preempted)"),
         (
@@ -167,6 +185,24 @@ def test_success_after_failures():
         " RuntimeError: shapes differ: 3 and 4 at train.py:12; attempt 1 ended because nodes joined or left."
     )
     assert expected == sentence(run)
+
+
+def test_earlier_attempts_of_which_nothing_is_known():
+    """That nobody knows is not given as a reason."""
+    unknown = a_cause(kind="unknown", rank=None, error_type=None, message=None, location=None)
+    said = sentence(a_run(an_attempt(0, cause=unknown), an_attempt(1)))
+    assert said.endswith("; attempt 0 ended, and the record does not say which rank was first or why.")
+
+
+def test_many_attempts_before():
+    """Of many the ones that ended the same way are counted, the commonest other way is told, and the rest counted."""
+    kinds = ["ValueError", "RuntimeError", "ValueError", "KeyError", "ValueError", "RuntimeError"]
+    said = sentence(a_run(*(an_attempt(n, cause=a_cause(error_type=kind)) for n, kind in enumerate(kinds))))
+    expected = (
+        "; of the 5 before it, 1 ended the same way; 3 ended because rank 1 on node-a raised ValueError: shapes differ:"
+        " 3 and 4 at train.py:12; 1 ended in 1 other way."
+    )
+    assert said.endswith(expected)
 
 
 def test_consequences_of_many_ranks():

@@ -3,12 +3,12 @@
 import pytest
 
 from jobtape.diagnose.model import Loss, Restarts, Warning_
+from jobtape.views.attempt import clipped
 from jobtape.views.attempts import attempts
-from jobtape.views.verdict import between, clipped, verdict
+from jobtape.views.room import SCREEN_LINES as SCREEN
+from jobtape.views.verdict import between, verdict
+from tests.views.large_runs import LARGE
 from tests.views.runs_to_show import START, TRACEBACK, a_cause, a_rank, a_run, an_attempt
-
-SCREEN = 45
-"""Lines that a person takes in."""
 
 
 def many_attempts(number):
@@ -32,7 +32,7 @@ def test_doubts_stand_before_the_details(text):
     assert [
         "warning: incomplete record: 3 records missing, in 2 files",
         "warning: clock skew: node-b is 3 s ahead",
-    ] == lines[3:5]
+    ] == lines[6:8]
 
 
 def test_everything_a_reader_looks_for(text):
@@ -46,6 +46,7 @@ def test_everything_a_reader_looks_for(text):
         "stood     ranks 2 and 3 at /home/me/train.py:14 in step, in all_reduce",
         "evidence  node-a-121-20260228T190514000.jsonl:4 #3 jobtape.worker.error",
         "Cost: 2.8 s in 1 attempt that did not succeed, 2.8 s in all",
+        "Next: look at train.py:12\nMore: jobtape events demo --attempt 0 --rank 1; jobtape why demo --explain\n",
     ):
         assert piece in said
 
@@ -79,16 +80,55 @@ def test_ten_thousand_ranks_on_a_thousand_nodes(text):
 
 def test_different_endings_are_folded(text):
     """Of many different endings the last ones are shown, the rest counted."""
+    attempts = [an_attempt(n, START + n, cause=a_cause(error_type=f"Error{'abcdefghij'[n % 10]}")) for n in range(20)]
+    said = text(verdict(a_run(*attempts)))
+    assert (
+        "20 attempts, which ended in 10 ways:\n  2 times   attempts 9,19 ended because rank 1 on node-a raised" in said
+    )
+    assert "  4 more ways (8 attempts); --full shows them\n" in said
+    assert said.count("| Traceback") == 1
+
+
+def test_the_same_failure_on_other_ranks_is_one_way(text):
+    """Attempts that failed alike on another rank each time are told once, with all of those ranks."""
     attempts = [an_attempt(n, START + n, cause=a_cause(rank=n)) for n in range(20)]
     said = text(verdict(a_run(*attempts)))
-    assert "16 earlier attempts not shown, which ended in 16 ways of their own; --full shows them" in said
-    assert said.count("| Traceback") == 1
+    assert said.startswith(
+        "All 20 attempts ended the same way, each after 2.8 s: 20 different ranks (0-19) on node-a raised RuntimeError:"
+    )
+    assert "Attempts 0-19 failed 20 times in the same way, with 20 different ranks first (0-19), always on the" in said
+
+
+def test_many_warnings_of_a_kind_are_one_line(text):
+    """Of three hundred odd clocks one is told and the others are counted; other kinds keep their place."""
+    skewed = [Warning_(kind="clock_skew", text=f"the clock of node-{n} is {n}.5 s ahead") for n in range(300)]
+    said = text(verdict(a_run(warnings=(*skewed, Warning_(kind="teardown", text="the agent on node-b waited")))))
+    assert [
+        "warning: clock skew: the clock of node-0 is 0.5 s ahead (299 more of this kind)",
+        "warning: teardown: the agent on node-b waited",
+    ] == [line for line in said.splitlines() if line.startswith("warning")]
+
+
+def test_a_kind_that_says_many_different_things(text):
+    """Warnings of one kind that say different things are folded too once they are more than two."""
+    odd = [Warning_(kind="teardown", text=f"trouble {word}") for word in ("one", "two", "three", "four")]
+    assert "warning: teardown: trouble one (3 more of this kind)\n" in text(verdict(a_run(warnings=odd)))
+
+
+@pytest.mark.parametrize("columns", [None, 80, 100, 200])
+@pytest.mark.parametrize("name", sorted(LARGE))
+def test_large_runs_are_a_screen(text, name, columns):
+    """However large, odd or hostile the run, `why` and `show` are a screen at most."""
+    run = LARGE[name]()
+    for view in (verdict, attempts):
+        page = view(run, width=columns) if columns else view(run)
+        assert SCREEN >= len(text(page, columns).splitlines())
 
 
 def test_full_folds_nothing(text):
     """With everything asked for, every attempt, line and reference is there."""
     evidence = tuple(f"a.jsonl:{n}" for n in range(20))
-    attempts = [an_attempt(n, cause=a_cause(evidence=evidence)) for n in range(10)]
+    attempts = [an_attempt(n, cause=a_cause(evidence=evidence, error_type=f"E{'ab'[n % 2]}")) for n in range(10)]
     said = text(verdict(a_run(*attempts), full=True))
     assert [10, 10, 10] == [said.count(piece) for piece in ("| Traceback", "a.jsonl:19", "line 0, in f0")]
     assert "--full" not in said
@@ -130,6 +170,12 @@ def test_200_kb_of_message(text):
 def test_narrow_places(text, width):
     """On a narrow terminal no line is longer than it."""
     assert width >= max(map(len, text(verdict(a_run()), width).splitlines()))
+
+
+def test_the_step_it_came_to(text):
+    """The last step of the first rank stands with what else is known of it."""
+    ranks = (a_rank(0, step=9), a_rank(1, "first", step=11_800))
+    assert "local rank 1, pid 121, after step 11,800, exit code 1" in text(verdict(a_run(an_attempt(ranks=ranks))))
 
 
 def test_success_has_no_cost(text):

@@ -20,6 +20,7 @@ COMMANDS = {
     "ls": ("ls", "Which runs are there."),
     "why": ("why", "What ended each attempt of a run, and who was first."),
     "show": ("show", "The run attempt by attempt."),
+    "time": ("time", "Where the wall time of a run went."),
     "events": ("events", "The records of a run, filtered."),
     "import": ("import_", "Put foreign records onto a tape."),
     "doctor": ("doctor", "Is recording on, where to, how fast, what was lost."),

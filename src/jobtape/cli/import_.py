@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,21 +10,22 @@ import click
 from jobtape.cli.options import dir_option, json_option, print_json
 
 if TYPE_CHECKING:
-    from jobtape.importers.onto_tape import ImportReport
+    from jobtape.importers import ImportReport
 
-IMPORTERS = {"torchelastic": "jobtape.importers.torchelastic"}
-"""Name of a format -> the module that reads it."""
+FORMATS = ("auto", "torchelastic", "error-files", "dlrover", "nvrx", "torchtitan")
+"""Names of formats; ``auto`` finds out of each file which it is."""
 
 
-@click.command("import", epilog="Example: jobtape import --format torchelastic node-a.log node-b.log")
+@click.command("import", epilog="Example: jobtape import node-a.log node-b.log /tmp/torchelastic_k2/")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(list(IMPORTERS)),
-    default="torchelastic",
+    type=click.Choice(FORMATS),
+    default="auto",
     show_default=True,
-    help="What wrote the records: torchelastic's events and the log of its agents, in one file or one a node.",
+    help="What wrote the files: torchelastic (torch's events, the console of torchrun), error-files (error.json, "
+    "torchrun's --log-dir), dlrover (events_*.log), nvrx (cycle files and logs), torchtitan (structured JSONL).",
 )
 @click.option(
     "--tz",
@@ -37,18 +37,22 @@ IMPORTERS = {"torchelastic": "jobtape.importers.torchelastic"}
 def command(files: tuple[Path, ...], format_: str, tz: str | None, directory: str | None, as_json: bool) -> int:
     """Put foreign records onto a tape, so that every other command can answer about them.
 
-    Lines that are no records are skipped and counted. Importing a file again replaces what was imported from it.
+    A FILE may be a directory: what is of a known format in it is read. Lines that are no records are skipped and
+    counted. Importing a file again replaces what was imported from it.
     """
+    from jobtape.importers import import_files
     from jobtape.tape.shelf import shelf_dir
 
     shelf = shelf_dir(directory)
-    report: ImportReport = import_module(IMPORTERS[format_]).import_files(files, shelf, tz)
+    report: ImportReport = import_files(files, shelf, tz, format_)
     if as_json:
         print_json(
             {
                 "dir": str(shelf),
                 "runs": [{"run_id": run_id, "name": name, "records": n} for run_id, name, n in report.runs],
                 "files": report.files,
+                "formats": [{"file": file, "format": name} for file, name in report.formats],
+                "passed_over": report.passed_over,
                 "records": report.records,
                 "damaged": report.damaged,
                 "foreign": report.foreign,

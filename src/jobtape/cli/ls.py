@@ -45,13 +45,15 @@ def command(limit: int | None, directory: str | None, as_json: bool) -> int:
 
 def row(run: object) -> RunRow:
     """What the list says of one run; of one that cannot be read, that."""
-    from jobtape.cli.tapes import diagnosed
+    from jobtape.cli.tapes import told
+    from jobtape.diagnose.account import account_of
     from jobtape.errors import TapeError
     from jobtape.tape.shelf import ShelfRun
     from jobtape.views.runs import RunRow
 
     assert isinstance(run, ShelfRun)
     try:
-        return RunRow(run.name, run.run_id, diagnosed(run))
+        story = told(run)
+        return RunRow(run.name, run.run_id, story.run, productive_share=account_of(story).productive_share)
     except TapeError as error:
         return RunRow(run.name, run.run_id, None, str(error))

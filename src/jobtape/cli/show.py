@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import click
 
 from jobtape.cli.options import dir_option, json_option, print_json, run_argument
@@ -26,7 +29,7 @@ def command(run: str | None, full: bool, directory: str | None, as_json: bool) -
         print_json(run_json(found))
     else:
         from jobtape.views.attempts import attempts
-        from jobtape.views.page import show
+        from jobtape.views.page import columns, show
 
-        show(attempts(found, full=full))
+        show(attempts(found, full=full, width=columns(sys.stdout, os.environ)))
     return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jobtape.diagnose.model import Run
+    from jobtape.diagnose.reconstruct import Story
     from jobtape.tape.reader import TapeFile
     from jobtape.tape.shelf import ShelfRun
 
@@ -21,11 +22,16 @@ def find(directory: str | None, text: str | None) -> ShelfRun:
 
 def diagnosed(run: ShelfRun) -> Run:
     """What the tape of a run means."""
-    from jobtape.diagnose.reconstruct import diagnose
-    from jobtape.tape.shelf import read_run
+    return told(run).run
 
-    files = read_run(run)
-    return diagnose(files, alive=living(files), run_id=run.run_id)
+
+def told(run: ShelfRun) -> Story:
+    """What the tape of a run means, with what that was made of."""
+    from jobtape.cli.loading import facts_of_run
+    from jobtape.cli.signatures import read_added
+    from jobtape.diagnose.reconstruct import story_of
+
+    return story_of(facts_of_run(run), run_id=run.run_id, added=read_added(run.path.parent))
 
 
 def living(files: Iterable[TapeFile]) -> frozenset[str]:

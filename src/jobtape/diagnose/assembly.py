@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import msgspec
 
 from jobtape.diagnose import evidence
-from jobtape.diagnose.facts import Agent, FileFacts, Leaving, Place, Point, Process, Stint, Worker, as_count
-from jobtape.diagnose.log_records import log_line
-from jobtape.diagnose.stints import FROM_ITSELF, FROM_OUTPUT, Cast, worker_said
+from jobtape.diagnose.cycles import cycles_of
+from jobtape.diagnose.error_files import take_error_files
+from jobtape.diagnose.facts import Agent, FileFacts, Leaving, Point, Process, Stint, Worker
+from jobtape.diagnose.orphans import take_orphans
+from jobtape.diagnose.placing import place_tapes
+from jobtape.diagnose.printed import settle
+from jobtape.diagnose.stints import FROM_ITSELF, FROM_OUTPUT, worker_said
 
 FILE_TICK_S = 0.01
 """Files are dated by the kernel's coarse clock, which stands still for up to a tick (CONFIG_HZ=100)."""
@@ -19,9 +20,10 @@ FILE_TICK_S = 0.01
 def all_agents(files: Sequence[FileFacts]) -> list[Agent]:
     """The agents of a run, each once, with what the log lines of other files add to them."""
     agents = _without_copies([agent for file in files for agent in file.agents])
-    for file in files:
-        if file.orphans:
-            _take_orphans(file, agents)
+    take_orphans([file for file in files if file.orphans], agents)
+    agents += cycles_of(files)
+    take_error_files(files, agents)
+    settle(agents)
     return agents
 
 
@@ -46,58 +48,7 @@ def _identity(agent: Agent) -> tuple[object, ...] | None:
     return agent.host, agent.boot_id, agent.pid, agent.pid_start, stint.round, workers, moment
 
 
-def _take_orphans(file: FileFacts, agents: list[Agent]) -> None:
-    """Give log lines of a file without events to the agents that they are about, by the workers' process ids."""
-    by_pid: dict[int, tuple[Agent, Stint]] = {}
-    for agent in agents:
-        for pid, (stint, _) in agent.by_pid.items():
-            by_pid[pid] = (agent, stint)
-    if not by_pid:
-        # Nothing but log lines: an agent of whose workers only the ends are known.
-        cast = Cast(file.name, file.clock.name)
-        for place, time, name, metadata in file.orphans:
-            point = Point(time, place)
-            agent = cast.by_host(None)
-            if name == _FIRST_OF_A_STOP and agent.current is not None and agent.current.failed is not None:
-                agent.current.over = True
-            if agent.current is None or agent.current.over:
-                agent.stints.append(Stint(number=len(agent.stints), opened=point))
-            agent.first, agent.last = agent.first or point, point
-            log_line(cast, name, metadata, point)
-        agents += cast.agents
-        return
-    found: tuple[Agent, Stint] | None = None
-    printed: list[tuple[Place, float | None, str, dict[str, Any]]] = []
-    for orphan in file.orphans:
-        worker_pid = as_count(orphan[3].get("pid"))
-        if worker_pid is None and orphan[2] == _OUTPUT:
-            # Workers speak before their agent does: whose words these are is told by the next line with a process id.
-            printed.append(orphan)
-            continue
-        found = by_pid.get(-1 if worker_pid is None else worker_pid, found)
-        if found is not None:
-            for line in (*printed, orphan):
-                _take(line, *found, file)
-        printed = []
-
-
-_FIRST_OF_A_STOP = "torchelastic.log.signal_sent"
-_OUTPUT = "torchelastic.log.worker_output"
-
-
-def _take(line: tuple[Place, float | None, str, dict[str, Any]], owner: Agent, stint: Stint, file: FileFacts) -> None:
-    place, time, name, metadata = line
-    point = Point(time if owner.clock.kind == "wall" else None, place)
-    # The agent as it was then: what is said without a process id is about that stint and not about its last one.
-    then = msgspec.structs.replace(owner, stints=owner.stints[: stint.number + 1])
-    cast = Cast(file.name, owner.host)
-    cast.agents, cast.current = [then], then
-    log_line(cast, name, metadata, point)
-    if owner.signal is None:
-        owner.signal, owner.signal_at = then.signal, then.signal_at
-
-
-def attach_tapes(processes: Iterable[Process], agents: Iterable[Agent]) -> list[Process]:
+def attach_tapes(processes: Iterable[Process], agents: Sequence[Agent]) -> list[Process]:
     """Give each worker what its own tape says.
 
     Returns:
@@ -138,7 +89,7 @@ def attach_tapes(processes: Iterable[Process], agents: Iterable[Agent]) -> list[
             _attach(process, *max(fitting, key=lambda c: _closeness(process, c[1])))
         else:
             left.append(process)
-    return left
+    return place_tapes(left, agents, _attach)
 
 
 def _closeness(process: Process, stint: Stint) -> tuple[bool, float]:
@@ -150,10 +101,11 @@ def _closeness(process: Process, stint: Stint) -> tuple[bool, float]:
 
 def _attach(process: Process, agent: Agent, _stint: Stint, worker: Worker) -> None:
     same_clock = process.clock == agent.clock
-    worker.has_tape = True
+    worker.has_tape, worker.imported = True, process.imported
     worker.last = process.last if same_clock else None
     worker.alive = process.alive
     worker.stack = process.stack
+    worker.activity = process.activity
     if worker.local_rank is None:
         worker.local_rank = process.local_rank
     describe_end(worker, process, same_clock=same_clock)
@@ -176,6 +128,7 @@ def describe_end(worker: Worker, process: Process, *, same_clock: bool = True) -
     if process.error is not None and process.error_at is not None:
         worker.fault = when(process.error_at) or worker.fault
         worker_said(worker, process.error_at, process.error, FROM_ITSELF)
+        worker.error_presumed = process.error_presumed
         _note_thread(worker, process, process.error_at)
     elif process.crash_s is not None and same_clock:
         _date_crash(worker, process, process.crash_s)

@@ -15,8 +15,8 @@ import msgspec
 from jobtape.diagnose.clocks import Clocks
 from jobtape.diagnose.facts import Agent, Process, Stint, Worker
 
-APART_S = 3600.0
-"""Lives on two hosts that are further apart than any sane clock error cannot have met."""
+APART_S = 7200.0
+"""Lives on two hosts that are further apart than two clocks of an hour's error each cannot have met."""
 
 MOST_UNSEEN = 100
 """More attempts than this that left no trace are counted, not listed."""
@@ -90,7 +90,7 @@ class Group(msgspec.Struct, eq=False):
     @property
     def has_workers(self) -> bool:
         """Whether any worker was started."""
-        return any(m.stint.workers for m in self.members) or bool(self.processes)
+        return any(m.stint.workers or m.stint.started is not None for m in self.members) or bool(self.processes)
 
 
 class Launch(msgspec.Struct, eq=False):
@@ -116,7 +116,7 @@ class Launch(msgspec.Struct, eq=False):
             if order not in self.groups:
                 self.groups[order] = Group(order, self.number)
             self.groups[order].add(agent, stint)
-        self.waiting += [Member(agent, s) for s in agent.stints if not s.workers and s.joined is None]
+        self.waiting += [Member(agent, s) for s in agent.stints if not _is_formed(s)]
         self.hosts.add(agent.host)
         self.files.add(agent.file)
         self.over = self.over and bool(agent.ended) and not agent.live_tape
@@ -148,10 +148,11 @@ def history(agents: Sequence[Agent], processes: Sequence[Process], clocks: Clock
     for agent in sorted(agents, key=lambda a: (_first_time(a, clocks), _group_rank(a))):
         launch, formed = _launch_of(agent, launches, clocks)
         launch.take(agent, formed, clocks)
+    launches.sort(key=lambda found: (found.begins is None, found.begins or 0.0, found.number))
     clocks.agree([(m.agent, m.stint) for m in g.members] for launch in launches for g in _in_order(launch))
     groups: list[Group] = []
     spares: list[Member] = []
-    for launch in sorted(launches, key=lambda found: (found.begins is None, found.begins or 0.0, found.number)):
+    for launch in launches:
         spares += _incomplete(launch)
         groups += _with_unseen(_in_order(launch))
     if not any(group.has_workers for group in groups):
@@ -172,9 +173,14 @@ def _group_rank(agent: Agent) -> int:
     return next((s.group_rank for s in agent.stints if s.group_rank is not None), 0)
 
 
+def _is_formed(stint: Stint) -> bool:
+    """Whether it became part of a group; other programs' records may say so without naming a worker."""
+    return bool(stint.workers) or stint.joined is not None or stint.started is not None
+
+
 def _formed(agent: Agent) -> list[tuple[int, Stint]]:
     """Each stint that became part of a group, with its round or what stands for it."""
-    stints = [s for s in agent.stints if s.workers or s.joined is not None]
+    stints = [s for s in agent.stints if _is_formed(s)]
     # A stint whose round is not on the record is as far from one whose round is as the agent counts.
     shift = next((s.round - n for n, s in enumerate(stints) if s.round is not None), None)
     if shift is None:
@@ -297,7 +303,7 @@ def _time(process: Process, clocks: Clocks) -> float:
 
 def _main_processes(processes: Sequence[Process]) -> list[Process]:
     """The processes that are a rank each: not those that a rank has started itself."""
-    pids = {(process.host, process.boot_id, process.pid) for process in processes}
+    pids = {(process.host, process.boot_id, process.pid) for process in processes if process.pid}
     main = [p for p in processes if (p.host, p.boot_id, p.parent_pid) not in pids]
     ranked = [p for p in main if p.rank is not None]
     return ranked or main

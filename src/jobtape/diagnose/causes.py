@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from jobtape.diagnose import evidence
+from jobtape.diagnose import evidence, marks
 from jobtape.diagnose.clocks import Clocks
-from jobtape.diagnose.facts import Agent, Point, Worker
+from jobtape.diagnose.facts import Agent, Mark, Missed, Point, Worker
 from jobtape.diagnose.failure_text import FailureText, crash_location
 from jobtape.diagnose.model import Cause
 from jobtape.diagnose.nodes import Signalled, Silent
-from jobtape.diagnose.signatures import signature_of
+from jobtape.diagnose.signatures import GONE, signature_of
 from jobtape.diagnose.suspects import OWN, SUCCEEDED, Suspect
 
 FEW = 4
@@ -29,8 +29,8 @@ _FATAL = (
 """Headlines of faulthandler and the signals they stand for."""
 
 
-def of_rank(first: Suspect, suspects: Sequence[Suspect], confidence: str) -> Cause:
-    """A rank's own failure."""
+def of_rank(first: Suspect, suspects: Sequence[Suspect], confidence: str, *, reason: str) -> Cause:
+    """A rank's own failure; `reason` names the rule that found it."""
     worker = first.worker
     crashed = has_crashed(worker)
     location = worker.error.location if worker.error is not None else None
@@ -50,39 +50,9 @@ def of_rank(first: Suspect, suspects: Sequence[Suspect], confidence: str) -> Cau
         detected=detected(suspects),
         confidence=confidence,
         evidence=evidence.listed(references),
-        **_process(first),
+        reason=reason,
+        **process(first),
         **words,
-    )
-
-
-def of_absent_rank(
-    absent: Suspect, kind: str, failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks
-) -> Cause:
-    """A rank that the others waited for: it left early, stalled, or vanished."""
-    worker = absent.worker
-    left = kind == "left_early"
-    references = [evidence.cite(worker.end, f"{evidence.who(worker)} {evidence.how_it_ended(worker, absent.signal)}")]
-    location = crash_location(worker.stack) if worker.stack else None
-    if left and worker.leaving is not None:
-        references.insert(0, evidence.cite(worker.leaving.point, f"{evidence.who(worker)} {worker.leaving.says}"))
-        location = worker.leaving.location or location
-    references.append(evidence.of_stop(worker))
-    if worker.end is None and kind == "unknown":
-        references.append(evidence.cite(worker.last, f"the last record of {evidence.who(worker)}: its tape has no end"))
-    references += [r for s in failed for r in (*evidence.of_failure(s.worker, s.signal)[:1], evidence.said(s.worker))][
-        : 2 * FEW
-    ]
-    if worker.start is not None:
-        references.append(evidence.cite(worker.start, f"process {worker.pid} was started as {evidence.who(worker)}"))
-    return Cause(
-        kind=kind,
-        exit_code=worker.exit_code if left else None,
-        time=clocks.at(absent.clock, worker.left) if left else None,
-        detected=detected(suspects),
-        confidence="likely" if left and worker.left is not None else "suspected",
-        evidence=evidence.listed(references),
-        location=location,
-        **_process(absent),
     )
 
 
@@ -93,6 +63,7 @@ def of_several(candidates: Sequence[Suspect], suspects: Sequence[Suspect]) -> Ca
     return msgspec.structs.replace(
         cause,
         confidence="likely" if cause.kind != "unknown" and candidates[0].ending == OWN else "unknown",
+        reason="unordered" if candidates[0].ending == OWN else "unordered_wordless",
         note=f"{told} failed, and nothing proves which was first",
     )
 
@@ -107,6 +78,7 @@ def of_all_alike(alike: Sequence[Suspect], suspects: Sequence[Suspect], confiden
         confidence=confidence,
         note=f"each ended by itself, in the same way and within {within}: look at what they have in common",
         ranks=tuple(_ranks(alike)),
+        reason="alike_at_once" if alike[0].ending == OWN else "alike_wordless",
     )
 
 
@@ -139,6 +111,7 @@ def of_victims(failed: Sequence[Suspect], suspects: Sequence[Suspect]) -> Cause:
         detected=detected(suspects),
         evidence=evidence.listed(references),
         note="each rank that failed says that another one went away, and no other failure is on the record",
+        reason="only_victims",
     )
 
 
@@ -160,14 +133,99 @@ def of_signal(told: Sequence[Signalled], suspects: Sequence[Suspect], confidence
         detected=first.time,
         confidence=confidence,
         evidence=evidence.listed(references),
+        reason="agent_signalled",
     )
 
 
-def of_silence(node: Silent, suspects: Sequence[Suspect]) -> Cause:
-    """A node's records stop without an end, or only its agent's do, and others failed or went on without it."""
+def with_mark(cause: Cause, mark: Mark) -> Cause:
+    """The same, with what the scheduler says of it."""
+    said = marks.says(mark)
+    return msgspec.structs.replace(
+        cause,
+        evidence=evidence.listed([*cause.evidence[:2], marks.cited(mark), *cause.evidence[2:]]),
+        note=f"{cause.note}; {said}" if cause.note else said,
+    )
+
+
+def of_outside_stop(stopped: Sequence[Suspect], suspects: Sequence[Suspect], *, whole: bool) -> Cause:
+    """Ranks that no agent watched got SIGTERM, and none of them had failed: the scheduler or the launcher stopped them.
+
+    A launcher stops its ranks so too when one of them has failed: with ranks missing from the record it may have.
+    """
+    first = stopped[0]
+    return Cause(
+        kind="preempted",
+        host=_shared(s.host for s in stopped),
+        signal=first.signal,
+        confidence="likely" if whole else "suspected",
+        evidence=evidence.listed([evidence.of_stop(s.worker) for s in stopped]),
+        note="no agent watched these ranks: their own tapes tell of the signal, and not who sent it",
+        reason="stopped_from_outside",
+    )
+
+
+def of_mark(stop: tuple[float | None, Mark], failed: Sequence[Suspect], suspects: Sequence[Suspect]) -> Cause:
+    """A scheduler says that it ended the job, and no agent recorded how."""
+    time, mark = stop
+    references = [marks.cited(mark), *(evidence.of_stop(s.worker) for s in suspects if s.role == "stopped")]
+    references += [r for s in failed for r in evidence.of_failure(s.worker, s.signal)[:1]]
+    return Cause(
+        kind="preempted",
+        time=time,
+        detected=time,
+        confidence="likely",
+        evidence=evidence.listed(references[: 2 * FEW]),
+        note=marks.says(mark),
+        reason="scheduler_said",
+    )
+
+
+def of_failed_node(
+    lost: tuple[float | None, Mark], silent: Sequence[Silent], failed: Sequence[Suspect], suspects: Sequence[Suspect]
+) -> Cause:
+    """A scheduler says that a node failed: the one that it names, else the only one that fell silent."""
+    time, mark = lost
+    named = [node for node in silent if marks.names_node(mark) and _same_host(node.member.agent.host, mark.host)]
+    node = named[0] if named else silent[0] if len(silent) == 1 and not marks.names_node(mark) else None
+    host = node.member.agent.host if node is not None else mark.host if marks.names_node(mark) else None
+    references = [marks.cited(mark)]
+    if node is not None:
+        references.append(evidence.cite(node.member.agent.last, last_sign(node.member.agent)))
+    references += [r for s in failed for r in (*evidence.of_failure(s.worker, s.signal)[:1], evidence.said(s.worker))]
+    return Cause(
+        kind="node_lost",
+        host=host,
+        time=node.due if node is not None and node.due is not None else time,
+        detected=detected(suspects),
+        confidence="certain" if named else "likely",
+        evidence=evidence.listed(references[: 2 * FEW]),
+        note="the scheduler says that a node of the job failed",
+        reason="scheduler_lost_node",
+    )
+
+
+def _same_host(one: str, other: str) -> bool:
+    return one.partition(".")[0] == other.partition(".")[0]
+
+
+def of_silence(
+    node: Silent, suspects: Sequence[Suspect], erring: Sequence[Agent] = (), missed: Missed | None = None
+) -> Cause:
+    """A node's records stop without an end, or only its agent's do, and others failed or went on without it.
+
+    Args:
+        node: the silent one.
+        suspects: the attempt's workers.
+        erring: agents that failed meanwhile.
+        missed: another agent's record that it removed the node.
+    """
     agent = node.member.agent
     victims = [s for s in suspects if s.role == "collateral"]
     references = [evidence.cite(agent.last, _last_of_agent(agent) if node.alone else last_sign(agent))]
+    if missed is not None:
+        references.append(evidence.cite(missed.point, f"{missed.node} was removed, since it had sent no heartbeat"))
+    lost_it = [other for other in erring if (row := signature_of(other.error)) is not None and row.meaning == GONE]
+    references += [evidence.cite(a.end, f"the agent on {a.host}: {a.error.headline}") for a in lost_it[:FEW] if a.error]
     references += [
         r for s in victims[:FEW] for r in (*evidence.of_failure(s.worker, s.signal)[:1], evidence.said(s.worker))
     ]
@@ -181,9 +239,10 @@ def of_silence(node: Silent, suspects: Sequence[Suspect]) -> Cause:
         time=node.due,
         detected=detected([s for s in suspects if s.member is not node.member]),
         # An absence is at most suspected; that others say a peer went away is a record.
-        confidence="likely" if any(s.signature is not None for s in victims) else "suspected",
+        confidence="likely" if missed or lost_it or any(s.signature for s in victims) else "suspected",
         evidence=evidence.listed(references),
         note=_who_went_on(node, suspects) if node.alone else None,
+        reason="agent_gone" if node.alone else "silent_node",
     )
 
 
@@ -219,11 +278,13 @@ def of_agent(error: FailureText | None, agent: Agent, point: Point | None, clock
         detected=time,
         confidence="certain" if own else "suspected",
         evidence=evidence.listed([evidence.cite(point, f"the agent on {agent.host} failed: {said}")]),
+        reason="agent_failed",
         **_words(error, error.location if error is not None else None),
     )
 
 
-def _process(suspect: Suspect) -> dict[str, Any]:
+def process(suspect: Suspect) -> dict[str, Any]:
+    """Who a rank is, for a `Cause`."""
     worker = suspect.worker
     return {
         "rank": worker.rank,

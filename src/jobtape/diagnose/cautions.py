@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from jobtape.diagnose import evidence, nodes
 from jobtape.diagnose.attempts import Group, History, Member
 from jobtape.diagnose.clocks import Clocks
 from jobtape.diagnose.facts import Agent, FileFacts
-from jobtape.diagnose.model import Attempt, Loss, Warning_
+from jobtape.diagnose.model import Attempt, HostClock, Loss, Warning_
+from jobtape.diagnose.signatures import Added
+
+WORTH_TELLING_S = 1.0
+"""An offset below it misleads nobody who reads logs side by side: torch's own times of failures are whole seconds."""
+MOST_SKEWS = 5
+"""More clocks than this that are off are told of together."""
 
 
 def warnings_of(
@@ -23,14 +30,7 @@ def warnings_of(
             found.append(_warn("damaged_file", f"{file.name}: {file.damaged_lines} {lines} could not be read{detail}"))
         if file.events_missing:
             found.append(_warn("lost_events", f"{file.name}: {file.events_missing} records are missing"))
-    for host, skew in clocks.skews.items():
-        ahead = "ahead of" if skew > 0 else "behind"
-        found.append(
-            _warn(
-                "clock_skew",
-                f"the clock of {host} is {abs(skew):.1f} s {ahead} the first node's; its times were corrected",
-            )
-        )
+    found += _skews(clocks.hosts())
     found += _teardown(agents)
     found += _spares(past)
     for attempt, group in zip(attempts, past.groups, strict=True):
@@ -39,8 +39,51 @@ def warnings_of(
     return found
 
 
+def of_signatures(added: Added) -> list[Warning_]:
+    """What is wrong with the rows that a user has added to the table of what victims say."""
+    return [_warn("signature_file", evidence.one_line(mistake, 400)) for mistake in added.mistakes]
+
+
 def _warn(kind: str, text: str) -> Warning_:
     return Warning_(kind=kind, text=text)
+
+
+def _skews(hosts: Sequence[HostClock]) -> list[Warning_]:
+    off = [host for host in hosts if host.offset_s is not None and _is_off(host)]
+    back = [host for host in hosts if not host.steady]
+    found = [
+        _warn("clock_skew", f"the clock of {host.host} was set back: what came first there, or elsewhere, is not known")
+        for host in back[:MOST_SKEWS]
+    ]
+    if len(off) > MOST_SKEWS:
+        names = ", ".join(host.host for host in off[:MOST_SKEWS])
+        least, most = (f"{pick(abs(host.offset_s or 0.0) for host in off):.1f}" for pick in (min, max))
+        return [
+            *found,
+            _warn(
+                "clock_skew",
+                f"the clocks of {len(off)} hosts are {least} to {most} s ahead of {hosts[0].host}'s or behind it; "
+                f"their times were corrected: {names} and {len(off) - MOST_SKEWS} more",
+            ),
+        ]
+    for host in off:
+        offset_s = host.offset_s or 0.0
+        says = (
+            f"the clock of {host.host} is {abs(offset_s):.1f} s {'ahead of' if offset_s > 0 else 'behind'} "
+            f"{hosts[0].host}'s (within {_tenths(host.bound_s or 0.0):.1f} s); its times were corrected"
+        )
+        found.append(_warn("clock_skew", says))
+    return found
+
+
+def _tenths(seconds: float) -> float:
+    """Rounded up: a bound that is told smaller than it is would be none."""
+    return math.ceil(seconds * 10) / 10
+
+
+def _is_off(host: HostClock) -> bool:
+    offset_s = abs(host.offset_s or 0.0)
+    return offset_s >= WORTH_TELLING_S and host.bound_s is not None and offset_s > host.bound_s
 
 
 def _teardown(agents: Sequence[Agent]) -> list[Warning_]:

@@ -12,6 +12,9 @@ MOST = 16
 
 WIDTH = 200
 
+OUTSIDE = "outside"
+"""`Worker.stop_reason` of a worker that no agent watched."""
+
 
 def cite(place: Place | Point | None, says: str) -> str | None:
     """``node-a.log:34 #33 rank 2 exited with 1``; None where there is no record to cite."""
@@ -101,7 +104,9 @@ def of_failure(worker: Worker, signal: str | None) -> list[str | None]:
         found.append(cite(worker.error_at, f"{who(worker)} called {worker.exit_call}({worker.exit_code})"))
     if worker.thread_error is not None:
         found.append(cite(worker.thread_error_at, f"a thread of {who(worker)} raised {worker.thread_error.headline}"))
-    if worker.oom_kills:
+    if worker.oom_at is not None:
+        found.append(cite(worker.oom_at, f"{'the scheduler' if worker.oom_presumed else 'the kernel'} says: {worker.oom_text}"))
+    elif worker.oom_kills:
         found.append(cite(worker.end, f"the kernel counted {worker.oom_kills} out-of-memory kills meanwhile"))
     if worker.rank is not None and worker.start is not None and worker.pid is not None:
         found.append(cite(worker.start, f"process {worker.pid} was started as rank {worker.rank}"))
@@ -110,4 +115,5 @@ def of_failure(worker: Worker, signal: str | None) -> list[str | None]:
 
 def of_stop(worker: Worker) -> str | None:
     """The record of the agent's signal to a worker."""
-    return cite(worker.stop, f"the agent sent {worker.stop_signal or 'a signal'} to {who(worker)}")
+    sender = "somebody" if worker.stop_reason == OUTSIDE else "the agent"
+    return cite(worker.stop, f"{sender} sent {worker.stop_signal or 'a signal'} to {who(worker)}")

@@ -13,36 +13,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from jobtape.diagnose.activity import Activity
 from jobtape.diagnose.failure_text import FailureText
-from jobtape.tape.records import Record
-
-EARLIEST_S = 946_684_800.0
-"""2000-01-01: a wall time before it is a clock that was not set, or a 0 that means "unknown"."""
-LATEST_S = 4_102_444_800.0
-"""2100-01-01."""
-
-
-class Place(NamedTuple):
-    """Where a record stands: its file, its line (0 when `file` says it already) and its sequence number."""
-
-    file: str
-    line: int
-    seq: int
+from jobtape.diagnose.points import EARLIEST_S as EARLIEST_S
+from jobtape.diagnose.points import LATEST_S as LATEST_S
+from jobtape.diagnose.points import Clock as Clock
+from jobtape.diagnose.points import Place as Place
+from jobtape.diagnose.points import Point as Point
 
 
-class Clock(NamedTuple):
-    """Whose clock a time is of: a boot of a host (monotonic, exact within the host) or a host's wall clock."""
+class Told(NamedTuple):
+    """A record that is of no agent's own file, as it is: who is meant is found out when all files have been read."""
 
-    kind: str
-    """``boot`` or ``wall``."""
-    name: str
-
-
-class Point(msgspec.Struct, frozen=True):
-    """Something that happened: when (on the process's clock), and which record says so."""
-
-    time: float | None
     place: Place
+    time: float | None
+    name: str
+    metadata: dict[str, Any]
 
 
 class Leaving(NamedTuple):
@@ -53,7 +39,47 @@ class Leaving(NamedTuple):
     location: str | None = None
 
 
-class Worker(msgspec.Struct, eq=False, kw_only=True):
+class Printed(NamedTuple):
+    """An error that a worker printed, and which worker the console's labels say it is; None where they do not."""
+
+    rank: int | None
+    local_rank: int | None
+    point: Point
+    text: FailureText
+
+
+class Pause(NamedTuple):
+    """A time without heartbeats: when it began, and the heartbeat that ended it."""
+
+    began: float
+    end: Point
+
+
+class Mark(NamedTuple):
+    """What the scheduler or the kernel says of the job: ``preemption``, ``time_limit``, ``node_failure`` …, in its words.
+
+    Attributes:
+        host: the node that it names, empty where it names none.
+        pid: the process that it names.
+    """
+
+    what: str
+    text: str
+    point: Point
+    scheduler: str = ""
+    host: str = ""
+    pid: int | None = None
+
+
+class Missed(NamedTuple):
+    """Another agent removed a node from the rendezvous, because it had sent no heartbeat."""
+
+    node: str
+    """The node's descriptor, ``<host>_<pid>_<local id>``."""
+    point: Point
+
+
+class Worker(msgspec.Struct, eq=False, kw_only=True, omit_defaults=True):
     """One process of the user's script, as its agent and its own tape tell of it."""
 
     rank: int | None
@@ -74,10 +100,23 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
     stop_signal: str | None = None
     stop_reason: str = ""
     oom_kills: int = 0
+    oom_at: Point | None = None
+    """The line, the kernel's own or the scheduler's, that says that it was killed for its memory."""
+    oom_text: str = ""
+    oom_presumed: bool = False
+    """The line names no process, and this one alone was killed."""
     error: FailureText | None = None
     error_at: Point | None = None
+    error_unlabelled: bool = False
+    """Whether `error` stands in a console without a word on whose it is."""
+    rank_presumed: bool = False
+    """Whether its rank is taken from another attempt of its agent."""
     error_weight: int = 0
     """How much the source of `error` is worth: its own tape, its error file, torchrun's summary, what it printed."""
+    error_presumed: bool = False
+    """That `error` ended it is not on the record, only that nothing came after."""
+    host_known: bool = True
+    """Whether it was on its agent's host; else nothing says where it was."""
     fault: tuple[float, float] | None = None
     """Between which times (on the same clock) the fault happened."""
     thread_error: FailureText | None = None
@@ -88,11 +127,15 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
     leaving: Leaving | None = None
     """Its process may end much later: what it imported takes its time."""
     has_tape: bool = False
+    imported: bool = False
+    """Its tape was made of another program's file, which need not end with it."""
     last: Point | None = None
     """The last record of its own tape."""
     alive: bool = False
     stack: str = ""
     note: str = ""
+    activity: Activity | None = None
+    """Its steps and spans, where they are on the record; on the clock that it names."""
 
     @property
     def left(self) -> Point | None:
@@ -102,7 +145,7 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
         return min(known, key=lambda point: point.time or 0.0, default=self.end)
 
 
-class Stint(msgspec.Struct, eq=False, kw_only=True):
+class Stint(msgspec.Struct, eq=False, kw_only=True, omit_defaults=True):
     """One agent's part in one attempt."""
 
     number: int
@@ -117,6 +160,14 @@ class Stint(msgspec.Struct, eq=False, kw_only=True):
     attempt_id: int | None = None
     """The agent's own number for it, on live tapes."""
     joined: Point | None = None
+    forming_at: float | None = None
+    """The last time at which its round cannot have been complete: it had not joined, or wrote a state without it."""
+    unsynced_at: float | None = None
+    """When it last changed the shared state of the rendezvous, until it has heard whether that was taken."""
+    met_at: float | None = None
+    """When it had joined and went on to meet the others for the ranks of the workers."""
+    ranked_at: float | None = None
+    """When it knew those ranks: all agents of the round had come to ask for them by then."""
     started: Point | None = None
     workers: list[Worker] = msgspec.field(default_factory=list)
     succeeded: Point | None = None
@@ -128,27 +179,50 @@ class Stint(msgspec.Struct, eq=False, kw_only=True):
     rendezvous_error: FailureText | None = None
     rendezvous_error_at: Point | None = None
     over: bool = False
-    by_rank: dict[int | None, dict[int, Worker]] = msgspec.field(default_factory=dict)
+    beat_at: float | None = None
+    pause: Pause | None = None
+    """The longest time between two of its heartbeats."""
+    marks: list[Mark] = msgspec.field(default_factory=list)
+    """What the scheduler and the kernel said of the job meanwhile."""
+    ended: Point | None = None
+    """The moment it ended, where another program's record has just that."""
+    ranks_of: dict[int, int] = msgspec.field(default_factory=dict)
+    """The global rank of each local rank, where the agent's log lists them."""
+    printed: list[Printed] = msgspec.field(default_factory=list)
+    """Errors in the console of its time, until they are given to its workers."""
+    by_rank: dict[int | None, dict[int, Worker]] | None = None
+    """Its workers by rank, and then by id, once somebody has looked for one."""
     by_local_rank: dict[int | None, dict[int, Worker]] = msgspec.field(default_factory=dict)
 
     def note(self, worker: Worker) -> None:
         """Take a worker in, or what has become known of its ranks: a file may tell of many thousands."""
-        self.by_rank.setdefault(worker.rank, {})[id(worker)] = worker
+        self.ranked().setdefault(worker.rank, {})[id(worker)] = worker
         self.by_local_rank.setdefault(worker.local_rank, {})[id(worker)] = worker
+
+    def ranked(self) -> dict[int | None, dict[int, Worker]]:
+        """Its workers by rank, and then by id."""
+        if self.by_rank is None:
+            self.by_rank = {}
+            for worker in self.workers:
+                self.note(worker)
+        return self.by_rank
 
     def having(self, rank: int | None, local_rank: int | None) -> list[Worker]:
         """Its workers of that rank; where the rank is not known, those of that local rank."""
         if rank is not None:
-            return list(self.by_rank.get(rank, {}).values())
+            return list(self.ranked().get(rank, {}).values())
+        self.ranked()
         return list(self.by_local_rank.get(local_rank, {}).values()) if local_rank is not None else []
 
 
-class Agent(msgspec.Struct, eq=False, kw_only=True):
+class Agent(msgspec.Struct, eq=False, kw_only=True, omit_defaults=True):
     """One process of torchrun."""
 
     file: str
     host: str
     clock: Clock
+    host_known: bool = True
+    """Whether `host` is a host's name; else it only tells the agent from others."""
     pid: int | None = None
     boot_id: str = ""
     pid_start: int = 0
@@ -171,11 +245,15 @@ class Agent(msgspec.Struct, eq=False, kw_only=True):
     error: FailureText | None = None
     signal: str | None = None
     signal_at: Point | None = None
+    printed: list[Printed] = msgspec.field(default_factory=list)
+    """Errors in its console between two stints."""
+    missed: list[Missed] = msgspec.field(default_factory=list)
+    """Nodes that it removed because they had sent no heartbeat."""
+    requeues: int | None = None
+    """How often its scheduler had queued the job again by then."""
     troubles: list[tuple[str, Place]] = msgspec.field(default_factory=list)
     """What went wrong while it shut down."""
     records: int = 0
-    seen: tuple[Record, int] | None = None
-    """The last record with a time and its line, while the file is read."""
 
     @property
     def current(self) -> Stint | None:
@@ -190,7 +268,7 @@ class Agent(msgspec.Struct, eq=False, kw_only=True):
         return (self.last_beat - self.first_beat) / (self.beats - 1)
 
 
-class Process(msgspec.Struct, eq=False, kw_only=True):
+class Process(msgspec.Struct, eq=False, kw_only=True, omit_defaults=True):
     """What a worker's own tape says."""
 
     file: str
@@ -208,8 +286,11 @@ class Process(msgspec.Struct, eq=False, kw_only=True):
     last: Point
     closed: bool
     alive: bool
+    imported: bool = False
+    """Its tape was made of another program's file: where that ends says nothing of the process."""
     error: FailureText | None = None
     error_at: Point | None = None
+    error_presumed: bool = False
     thread_error: FailureText | None = None
     thread_error_at: Point | None = None
     thread_name: str = ""
@@ -220,9 +301,10 @@ class Process(msgspec.Struct, eq=False, kw_only=True):
     stack: str = ""
     crash_s: float | None = None
     """When faulthandler wrote of a crash: the crash is not older, and younger by a tick of the file clock at most."""
+    activity: Activity | None = None
 
 
-class FileFacts(msgspec.Struct, eq=False, kw_only=True):
+class FileFacts(msgspec.Struct, eq=False, kw_only=True, omit_defaults=True):
     """Everything one tape file says."""
 
     name: str
@@ -231,6 +313,8 @@ class FileFacts(msgspec.Struct, eq=False, kw_only=True):
     process: Process | None = None
     orphans: list[tuple[Place, float | None, str, dict[str, Any]]] = msgspec.field(default_factory=list)
     """Log lines of an agent whose events are in another file."""
+    told: list[Told] = msgspec.field(default_factory=list)
+    """What other programs keep of a job, beside its agents: `jobtape.diagnose.cycles` and `error_files`."""
     run_id: str = ""
     offset_s: float | None = None
     """Wall time minus the file's clock, where both are known."""

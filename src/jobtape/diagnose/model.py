@@ -21,6 +21,7 @@ class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
         location: ``file.py:12``, the last line of the user's own code on the record.
         stack: what faulthandler wrote when the worker crashed or was stopped.
         note: what else is known, in a few words.
+        step: the last step it recorded.
     """
 
     rank: int
@@ -38,6 +39,7 @@ class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
     location: str | None = None
     stack: str | None = None
     note: str | None = None
+    step: int | None = None
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,11 +47,12 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         rank: the rank that was first; None where the record cannot say, or where no rank is to blame.
-        ranks: the ranks that ended alike, each by itself, where what they share is to blame and not one of them.
+        ranks: where no rank is blamed alone: those that ended alike, that did not come, or of which one was waited for.
         pid: of the rank's process, or of the agent that failed or vanished.
         time: when the fault happened; ``detected``: when an agent noticed.
         confidence: ``certain`` · ``likely`` · ``suspected`` · ``unknown``.
         evidence: references to records, ``<file>:<line> #<seq> <what it says>``.
+        reason: the rule that decided, such as ``only_own_failure``; `jobtape.views.reasons` has the words of each.
     """
 
     kind: str
@@ -70,6 +73,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     stack: str | None = None
     note: str | None = None
     ranks: tuple[int, ...] = ()
+    reason: str = ""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +125,23 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
 
 
+class HostClock(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one host's clock, compared with that of the host which is named first.
+
+    Attributes:
+        offset_s: by how many seconds it was ahead when they last met; its times were corrected by it.
+        bound_s: the true offset then was at most this far from it. Both are None where nothing relates the two.
+        rounds: in how many rounds of the rendezvous it met others.
+        steady: False when it was set back while the job ran.
+    """
+
+    host: str
+    offset_s: float | None = None
+    bound_s: float | None = None
+    rounds: int = 0
+    steady: bool = True
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A job from its first attempt to its last."""
 
@@ -134,6 +155,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[Attempt, ...] = ()
     warnings: tuple[Warning_, ...] = ()
     loss: Loss = Loss()
+    clocks: tuple[HostClock, ...] = ()
 
     @property
     def wall_s(self) -> float | None:
@@ -168,6 +190,16 @@ def to_json(run: Run) -> dict[str, Any]:
         "attempts": [_attempt(attempt) for attempt in run.attempts],
         "warnings": [{"kind": warning.kind, "text": warning.text} for warning in run.warnings],
         "loss": msgspec.structs.asdict(run.loss),
+        "clocks": [_clock(clock) for clock in run.clocks],
+    }
+
+
+def _clock(clock: HostClock) -> dict[str, Any]:
+    return {
+        "host": clock.host,
+        "offset_s": None if clock.offset_s is None else round(clock.offset_s, 6),
+        "bound_s": None if clock.bound_s is None else round(clock.bound_s, 6),
+        "rounds": clock.rounds,
     }
 
 
@@ -191,6 +223,8 @@ def _cause(cause: Cause) -> dict[str, Any]:
     said["detected"] = iso(cause.detected)
     said["confidence"] = cause.confidence
     said["evidence"] = list(cause.evidence)
+    said["note"] = cause.note
+    said["ranks"] = list(cause.ranks)
     return said
 
 

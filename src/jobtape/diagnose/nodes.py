@@ -8,8 +8,19 @@ import msgspec
 
 from jobtape.diagnose.attempts import Group, Member
 from jobtape.diagnose.clocks import Clocks
-from jobtape.diagnose.facts import Point
+from jobtape.diagnose.facts import Missed, Point
+from jobtape.diagnose.failure_text import FailureText
+from jobtape.diagnose.signatures import signature_of
 from jobtape.diagnose.suspects import Suspect
+
+CLOSED = ("RendezvousClosedError", "RendezvousGracefulExitError")
+"""Errors of an agent that comes to a rendezvous which no longer lets anybody join."""
+
+MANY_BEATS = 10
+"""Heartbeats that would have fitted into a pause, for it to be called one."""
+
+SHORT_S = 30.0
+"""A pause up to this is none: a busy store takes so long."""
 
 UNCLEAR_S = 1.0
 """How much longer than an agent without a rhythm others of its boot must have lived to tell that the node did."""
@@ -20,6 +31,14 @@ class Signalled(msgspec.Struct, eq=False):
 
     member: Member
     time: float | None
+
+
+class Paused(msgspec.Struct, eq=False):
+    """A node whose heartbeats stopped for long and came again: when one was due, and for how long there was none."""
+
+    member: Member
+    due: float
+    silent_s: float
 
 
 class Silent(msgspec.Struct, eq=False):
@@ -102,12 +121,53 @@ def _outlived(node: Silent, dated: Sequence[Suspect], clocks: Clocks) -> bool:
     first = next((s for s in dated if s.member is None or s.member.stint is not node.member.stint), None)
     if first is None or first.latest is None or node.last is None:
         return False
-    return node.last > first.latest + clocks.slack(node.member.agent.clock, first.clock)
+    return node.last > first.latest + clocks.slack(first.clock, node.member.agent.clock, first.latest)
+
+
+def paused(group: Group, failed: Sequence[Suspect], clocks: Clocks) -> list[Paused]:
+    """The nodes that had not sent a heartbeat for many times their rhythm, and did again, before anybody gave up."""
+    gave_up = min((s.latest for s in failed if s.latest is not None), default=None)
+    found = []
+    for member in group.members:
+        pause, beat_s = member.stint.pause, member.agent.beat_s
+        if pause is None or beat_s is None or pause.end.time is None:
+            continue
+        silent_s = pause.end.time - pause.began
+        # Of a few heartbeats one pause makes half of the mean.
+        rhythm_s = (beat_s * (member.agent.beats - 1) - silent_s) / max(member.agent.beats - 2, 1)
+        due = clocks.unix(member.agent.clock, pause.began + rhythm_s)
+        if silent_s > max(MANY_BEATS * rhythm_s, SHORT_S) and due is not None and (gave_up is None or due <= gave_up):
+            found.append(Paused(member, due, silent_s))
+    return found
+
+
+def missed(group: Group, descriptor: str) -> Missed | None:
+    """The first record in which another node of the attempt removed this one, because it had sent no heartbeat."""
+    found = [m for member in group.members for m in member.agent.missed if descriptor and m.node == descriptor]
+    return min(found, key=lambda m: float("inf") if m.point.time is None else m.point.time, default=None)
+
+
+def missed_strangers(group: Group) -> list[Missed]:
+    """The removals, during the attempt and until its agents joined the next one, of nodes that left no record."""
+    known = {member.agent.descriptor for member in group.members}
+    found = []
+    for member in group.members:
+        agent, stint = member.agent, member.stint
+        later = agent.stints[stint.number + 1] if stint.number + 1 < len(agent.stints) else None
+        for each in agent.missed:
+            since = stint.started is not None and stands_before(stint.started, each.point)
+            until = later is None or later.joined is None or stands_before(each.point, later.joined)
+            if since and until and each.node not in known:
+                found.append(each)
+    return found
 
 
 def erring(group: Group) -> list[Member]:
-    """The agents that failed themselves while this attempt was their last and not yet over."""
-    return [
+    """The agents that failed themselves while this attempt was their last and not yet over; of their own cause first.
+
+    An agent whose error says that the store or a peer went away comes after one that says nothing of that kind.
+    """
+    found = [
         member
         for member in group.members
         if member.is_last
@@ -115,3 +175,12 @@ def erring(group: Group) -> list[Member]:
         and member.agent.signal is None
         and member.stint.succeeded is None
     ]
+    return sorted(found, key=lambda member: is_consequence(member.agent.error))
+
+
+def is_consequence(error: FailureText | None) -> bool:
+    """Whether an agent's error says that something else had happened: a closed rendezvous, or a store that is gone."""
+    if error is None:
+        return False
+    closed = (error.error_type or "").rpartition(".")[2] in CLOSED
+    return closed or signature_of(error) is not None

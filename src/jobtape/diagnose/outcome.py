@@ -4,40 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from jobtape.diagnose import evidence
 from jobtape.diagnose.attempts import Group
 from jobtape.diagnose.clocks import Clocks
 from jobtape.diagnose.facts import Agent, Stint, Worker
 from jobtape.diagnose.failure_text import crash_location, user_location
+from jobtape.diagnose.marks import requeued
 from jobtape.diagnose.model import Attempt, Cause, RankOutcome, Restarts
 from jobtape.diagnose.rendezvous import judge_incomplete
+from jobtape.diagnose.signatures import NOTHING_ADDED, Added
 from jobtape.diagnose.suspects import STOPPED, SUCCEEDED, Suspect, suspects_of
 from jobtape.diagnose.verdict import judge
 
 
-def attempts_of(groups: Sequence[Group], clocks: Clocks, names: dict[int, str]) -> list[Attempt]:
+def attempts_of(
+    groups: Sequence[Group], clocks: Clocks, names: dict[int, str], added: Added = NOTHING_ADDED
+) -> list[Attempt]:
     """Each group as an attempt, with what ended it.
 
     Args:
         groups: the attempts' groups in order.
         clocks: whose times are told apart.
         names: what to call the node of each agent, by the agent's id.
+        added: rows of the user's own to the table of what victims say.
     """
-    made = []
+    made: list[Attempt] = []
     for index, group in enumerate(groups):
         following = groups[index + 1] if index + 1 < len(groups) else None
-        made.append(_attempt(index, group, following, clocks, names))
+        before = made[-1] if index and groups[index - 1].launch == group.launch else None
+        made.append(_attempt(index, group, following, clocks, names, added, before))
     return made
 
 
-def _attempt(index: int, group: Group, following: Group | None, clocks: Clocks, names: dict[int, str]) -> Attempt:
+def _attempt(
+    index: int,
+    group: Group,
+    following: Group | None,
+    clocks: Clocks,
+    names: dict[int, str],
+    added: Added,
+    before: Attempt | None,
+) -> Attempt:
     if group.unseen:
         return _unseen(index, group, following)
     same_launch = following is not None and following.launch == group.launch
     called = dict.fromkeys(names.get(id(m.agent), m.agent.host) for m in group.members)
     nodes = tuple(name for name in called if name)
     if not group.has_workers:
-        cause = judge_incomplete(group, clocks)
+        cause = judge_incomplete(group, clocks, before)
         running = cause is None and any(m.agent.alive for m in group.members)
         started = _earliest(clocks.at(m.agent.clock, m.stint.opened) for m in group.members)
         ended = None if running else _latest(_incomplete_end(group, clocks))
@@ -50,8 +66,10 @@ def _attempt(index: int, group: Group, following: Group | None, clocks: Clocks, 
             outcome="running" if running else "incomplete",
             cause=cause,
         )
-    suspects = suspects_of(group, clocks)
-    cause = judge(group, suspects, clocks, went_on=same_launch)
+    suspects = suspects_of(group, clocks, added)
+    cause = _noticed_in_time(judge(group, suspects, clocks, went_on=same_launch), suspects)
+    if cause is None or (cause.kind == "node_lost" and cause.confidence == "suspected"):
+        cause = requeued(group, following) or cause
     if cause is None and same_launch and following is not None:
         cause = _counted_failure(group, following)
     outcome = _outcome(group, suspects, cause, same_launch)
@@ -88,6 +106,7 @@ def _unseen(index: int, group: Group, following: Group | None) -> Attempt:
         kind="unknown",
         evidence=evidence.listed([evidence.cite(place, says)]),
         note="only the agent's count tells of it",
+        reason="unseen_attempt",
     )
     return Attempt(index=index, outcome="failed", cause=cause)
 
@@ -114,7 +133,8 @@ def _counted_failure(group: Group, following: Group) -> Cause | None:
             and later.restart_count > before
         ):
             says = f"agent_restarts rose from {before} to {later.restart_count}: workers had failed; nothing says which"
-            return Cause(kind="unknown", evidence=evidence.listed([evidence.cite(later.started or later.opened, says)]))
+            references = evidence.listed([evidence.cite(later.started or later.opened, says)])
+            return Cause(kind="unknown", evidence=references, reason="counted_failure")
     return None
 
 
@@ -133,12 +153,17 @@ def _outcome(group: Group, suspects: Sequence[Suspect], cause: Cause | None, sam
     if suspects and group.processes and all(s.ending == SUCCEEDED for s in suspects):
         # Nothing but its own tape tells how a rank without an agent ended.
         return "unknown" if group.missing_ranks else "succeeded"
-    if same_launch or any(m.stint.membership is not None for m in group.members):
+    if any(m.stint.failed is not None for m in group.members) and not suspects:
+        return "failed"
+    if any(m.stint.membership is not None for m in group.members):
         return "membership"
+    if same_launch:
+        # Where nobody told of workers, that nobody failed is not on the record either.
+        return "membership" if suspects else "unknown"
     if any(p.alive for p in group.processes):
         return "running"
     if group.processes:
-        return "lost"
+        return "unknown" if all(p.imported for p in group.processes) else "lost"
     return "unknown"
 
 
@@ -173,11 +198,13 @@ def _ends(group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> list[flo
         points = [p for s in mine for p in (s.worker.end, s.worker.failure, s.worker.stop)]
         # The workers of an agent that was killed live on; their own tapes tell how long.
         points += [s.worker.last for s in mine if s.worker.end is None and not s.worker.alive]
-        points += [stint.failed, stint.membership, stint.succeeded]
+        points += [stint.failed, stint.membership, stint.succeeded, stint.ended]
         known = [clocks.at(agent.clock, p) for p in points if p is not None and p.time is not None]
         if not known:
             later = agent.stints[stint.number + 1] if stint.number + 1 < len(agent.stints) else None
-            known = [clocks.at(agent.clock, later.opened if later is not None else agent.end or agent.last)]
+            # A start that is the last record of all says nothing of an end.
+            last = agent.last if agent.last is not stint.started else None
+            known = [clocks.at(agent.clock, later.opened if later is not None else agent.end or last)]
         ends += known
     return ends + [clocks.at(p.clock, p.last) for p in group.processes]
 
@@ -198,6 +225,18 @@ def _earliest(times: Iterable[float | None]) -> float | None:
 
 def _latest(times: Iterable[float | None]) -> float | None:
     return max((t for t in times if t is not None), default=None)
+
+
+def _noticed_in_time(cause: Cause | None, suspects: Sequence[Suspect]) -> Cause | None:
+    """A cause that nobody noticed before it was there: what another host's clock says of that cannot be.
+
+    Then the first agent counts whose clock does not contradict.
+    """
+    time = cause.time if cause is not None else None
+    if cause is None or time is None or cause.detected is None or time <= cause.detected:
+        return cause
+    noticed = _earliest(s.noticed for s in suspects if s.noticed is not None and s.noticed >= time)
+    return msgspec.structs.replace(cause, detected=noticed)
 
 
 def _after(started: float | None, ended: float | None) -> float | None:
@@ -225,7 +264,13 @@ def _rank(suspect: Suspect, clocks: Clocks) -> RankOutcome:
         location=_location(suspect, worker),
         stack=worker.stack or None,
         note=worker.note or None,
+        step=_last_step(worker),
     )
+
+
+def _last_step(worker: Worker) -> int | None:
+    last = worker.activity.last_step if worker.activity is not None else None
+    return last[1] if last is not None else None
 
 
 def _location(suspect: Suspect, worker: Worker) -> str | None:
@@ -298,4 +343,7 @@ def _state_of_incomplete(attempts: Sequence[Attempt]) -> str:
     if cause.kind == "rendezvous_closed" and before is not None and before.kind == "preempted":
         # The rendezvous was closed because the job was stopped.
         return "stopped"
+    if cause.kind == "rendezvous_closed" and attempts[-2:-1] and attempts[-2].outcome == "succeeded":
+        # It was closed because the job was done; who comes after that has missed it.
+        return "succeeded"
     return "failed"

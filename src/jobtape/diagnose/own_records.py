@@ -186,6 +186,7 @@ def _error(process: Process, metadata: Metadata, point: Point) -> None:
     )
     if text is not None and process.error is None:
         process.error, process.error_at = text, point
+        process.error_presumed = metadata.get("presumed") is True
 
 
 def _thread_error(process: Process, metadata: Metadata, point: Point) -> None:

@@ -5,17 +5,24 @@ One pass, one file at a time: most records of a long run are heartbeats, and tho
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from jobtape.diagnose.activity import Activity, is_activity, ordered, take_in
+from jobtape.diagnose.cycles import PREFIX
+from jobtape.diagnose.error_files import NAMES
 from jobtape.diagnose.facts import (
     EARLIEST_S,
     LATEST_S,
     Agent,
     Clock,
     FileFacts,
+    Pause,
     Place,
     Point,
     Process,
+    Told,
     as_count,
     as_text,
 )
@@ -34,9 +41,10 @@ from jobtape.diagnose.torch_records import (
 from jobtape.tape.records import CloseRecord, EventRecord, Header, LossRecord, RdzvRecord, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jobtape.tape.reader import TapeFile
+
+Timekeeper = Callable[[Record], "float | None"]
+"""Tells the time of a record, in seconds on the clock of its file."""
 
 NOT_LOST = frozenset({"damaged_line", "foreign_line"})
 """Reasons of loss records that say nothing of missing events."""
@@ -69,15 +77,15 @@ def read_facts(file: TapeFile, *, alive: bool = False) -> FileFacts:
     return facts
 
 
-def _timekeeper(header: Header, live: bool) -> tuple[Callable[[object], float | None], Clock, float | None]:
+def _timekeeper(header: Header, live: bool) -> tuple[Timekeeper, Clock, float | None]:
     """How a record's time is told: by the boot's monotonic clock where there is one, else by the host's wall clock."""
     if live and header.boot_id and header.mono_ns is not None and header.time_ns is not None:
         offset_ns = header.time_ns - header.mono_ns
 
-        def monotonic(record: object) -> float | None:
-            mono_ns: int | None = getattr(record, "mono_ns", None)
+        def monotonic(record: Record) -> float | None:
+            mono_ns = record.mono_ns
             if mono_ns is None:
-                time_ns: int | None = getattr(record, "time_ns", None)
+                time_ns = record.time_ns
                 if time_ns is None or not EARLIEST_S < time_ns / 1e9 < LATEST_S:
                     return None
                 mono_ns = time_ns - offset_ns
@@ -86,8 +94,8 @@ def _timekeeper(header: Header, live: bool) -> tuple[Callable[[object], float | 
         if EARLIEST_S < header.time_ns / 1e9 < LATEST_S:
             return monotonic, Clock("boot", header.boot_id), offset_ns / 1e9
 
-    def wall(record: object) -> float | None:
-        time_ns: int | None = getattr(record, "time_ns", None)
+    def wall(record: Record) -> float | None:
+        time_ns = record.time_ns
         if time_ns is None:
             return None
         seconds = time_ns / 1e9
@@ -97,7 +105,7 @@ def _timekeeper(header: Header, live: bool) -> tuple[Callable[[object], float | 
 
 
 def _agent_of(
-    file: TapeFile, header: Header, facts: FileFacts, seconds: Callable[[object], float | None], alive: bool
+    file: TapeFile, header: Header, facts: FileFacts, seconds: Timekeeper, alive: bool
 ) -> Agent:
     return Agent(
         file=file.path.name,
@@ -107,6 +115,7 @@ def _agent_of(
         pid=header.pid or None,
         boot_id=header.boot_id,
         pid_start=header.pid_start,
+        requeues=as_count(header.scheduler.get("SLURM_RESTART_COUNT")),
         live_tape=True,
         alive=alive,
         closed=file.closed,
@@ -115,53 +124,95 @@ def _agent_of(
 
 
 def _place(name: str, line: int, record: Record) -> Place:
-    origin: str | None = getattr(record, "origin", None)
+    origin = record.origin if type(record) is EventRecord or type(record) is RdzvRecord else None
     return Place(name, line, record.seq) if origin is None else Place(origin, 0, record.seq)
 
 
 def _read_agents(
-    file: TapeFile, header: Header, facts: FileFacts, fixed: Agent | None, seconds: Callable[[object], float | None]
+    file: TapeFile, header: Header, facts: FileFacts, fixed: Agent | None, seconds: Timekeeper
 ) -> None:
     """Torch's records, log lines and the agent's own records, in the order of the file."""
     name = file.path.name
     cast = Cast(name, header.host, fixed)
+    last_of: dict[int, tuple[Record, int]] = {}
+    """The last record of each agent that has a time, and its line."""
     for record, line in zip(file.records, file.lines, strict=False):
         agent = None
         if type(record) is RdzvRecord:
-            agent = cast.by_process(record.hostname, record.pid)
-            if is_pulse(record.message):
-                pulse(agent, record.message, seconds(record))
+            agent = fixed or cast.by_process(record.hostname, record.pid)
+            message = record.message
+            if is_pulse(message):
+                began = pulse(agent, message, seconds(record))
+                if began is not None and agent.current is not None:
+                    agent.current.pause = Pause(began, Point(seconds(record), _place(name, line, record)))
             else:
                 agent = rendezvous(cast, agent, record, Point(seconds(record), _place(name, line, record)))
         elif type(record) is EventRecord:
             event = record.name
-            if event.startswith("torchelastic."):
+            kind = _kind_of(event)
+            if kind == "torch":
                 point = Point(seconds(record), _place(name, line, record))
                 if not _torch_event(cast, record, point):
                     facts.orphans.append((point.place, point.time, event, record.metadata))
                 agent = cast.current
-            elif fixed is not None and event.startswith("jobtape."):
-                agent_record(fixed, event, record.metadata, Point(seconds(record), _place(name, line, record)))
-                agent = fixed
+            elif kind == "activity" and record.source == "WORKER":
+                _worker_did(cast, record, seconds(record))
+            elif kind == "own" and (fixed is not None or header.role == "import"):
+                agent = fixed or cast.by_host(as_text(record.metadata.get("host")))
+                agent_record(agent, event, record.metadata, Point(seconds(record), _place(name, line, record)))
+            elif kind == "told":
+                facts.told.append(Told(_place(name, line, record), seconds(record), event, record.metadata))
         elif type(record) is CloseRecord:
             agent = fixed
         if agent is not None:
             agent.records += 1
-            if record.time_ns is not None or agent.seen is None:
-                agent.seen = (record, line)
+            if record.time_ns is not None or id(agent) not in last_of:
+                last_of[id(agent)] = (record, line)
                 if agent.first is None or agent.first.time is None:
                     agent.first = Point(seconds(record), _place(name, line, record))
     for agent in cast.agents:
-        if agent.seen is not None:
-            record, line = agent.seen
+        for stint in agent.stints:
+            for worker in stint.workers:
+                if worker.activity is not None:
+                    worker.activity = ordered(worker.activity)
+        if id(agent) in last_of:
+            record, line = last_of[id(agent)]
             agent.last = Point(seconds(record), _place(name, line, record))
-            agent.seen = None
     if fixed is not None and file.stacks and not file.closed and fixed.last is not None:
         # SIGTERM killed it before torch had set its handlers: no event, but its sidecar tells where it stood.
         point = Point(seconds(Header(time_ns=file.stacks_ns)), fixed.last.place)
         agent_signalled(fixed, point, "SIGTERM")
         agent_ended(fixed, point, "FAILED", None)
     facts.agents = cast.agents
+
+
+@lru_cache(maxsize=1024)
+def _kind_of(event: str) -> str:
+    """Who is asked about an event of that name."""
+    if event in NAMES or event.startswith(PREFIX):
+        return "told"
+    if event.startswith("torchelastic."):
+        return "torch"
+    if event.startswith("jobtape."):
+        return "own"
+    return "activity" if is_activity(event) else ""
+
+
+def _worker_did(cast: Cast, record: EventRecord, time: float | None) -> None:
+    """A step or span in a file that is not the worker's own: it belongs to the worker that has its rank then."""
+    metadata = record.metadata
+    rank, count = as_count(metadata.get("rank")), as_count(metadata.get("attempt"))
+    agent = cast.known(as_text(metadata.get("host")))
+    if rank is None or agent is None:
+        return
+    for stint in reversed(agent.stints):
+        found = stint.having(rank, None) if count in (None, stint.restart_count) else []
+        if found:
+            worker = found[-1]
+            if worker.activity is None:
+                worker.activity = Activity(clock=agent.clock)
+            take_in(worker.activity, record.name, metadata, time)
+            return
 
 
 def _torch_event(cast: Cast, record: EventRecord, point: Point) -> bool:
@@ -183,7 +234,7 @@ def _torch_event(cast: Cast, record: EventRecord, point: Point) -> bool:
 
 
 def _read_worker(
-    file: TapeFile, header: Header, clock: Clock, seconds: Callable[[object], float | None], alive: bool
+    file: TapeFile, header: Header, clock: Clock, seconds: Timekeeper, alive: bool
 ) -> Process:
     name = file.path.name
     start = Point(seconds(header), Place(name, 1, 0))
@@ -203,18 +254,27 @@ def _read_worker(
         last=start,
         closed=file.closed,
         alive=alive,
+        imported=header.source_file is not None,
         stack=_own_text(file.stacks),
     )
     if process.stack.startswith("Fatal Python error") and file.stacks_ns:
         process.crash_s = seconds(Header(time_ns=file.stacks_ns))
     point = start
+    activity = Activity(clock=clock)
     for record, line in zip(file.records, file.lines, strict=False):
-        if isinstance(record, EventRecord) and record.name.startswith("jobtape.worker."):
-            point = Point(seconds(record), _place(name, line, record))
-            worker_record(process, record.name, record.metadata, point)
+        if isinstance(record, EventRecord):
+            if record.name.startswith("jobtape.worker."):
+                point = Point(seconds(record), _place(name, line, record))
+                worker_record(process, record.name, record.metadata, point)
+            elif is_activity(record.name):
+                take_in(activity, record.name, record.metadata, seconds(record))
+    process.activity = ordered(activity)
     if file.records:
-        last = file.records[-1]
-        process.last = Point(seconds(last), Place(name, file.lines[-1] if file.lines else 0, last.seq))
+        # Of an import the records on its end carry no time.
+        dated = (n for n in range(len(file.records) - 1, -1, -1) if getattr(file.records[n], "time_ns", None) is not None)
+        at = next(dated, -1)
+        last = file.records[at]
+        process.last = Point(seconds(last), Place(name, file.lines[at] if file.lines else 0, last.seq))
         if process.last.time is None:
             process.last = point
     return process
@@ -237,7 +297,7 @@ def _first_number(header: Header, names: tuple[str, ...]) -> int | None:
 
 def _count_losses(file: TapeFile, facts: FileFacts) -> None:
     lost = close_lost = 0
-    imported = file.header is not None and file.header.role == "import"
+    imported = file.header is not None and file.header.source_file is not None
     reasons = [damage.reason for damage in file.damage]
     facts.damaged_lines = len({damage.line for damage in file.damage if damage.line})
     for record in file.records:

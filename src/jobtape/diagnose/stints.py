@@ -60,6 +60,12 @@ class Cast:
         self.current = agent
         return agent
 
+    def known(self, host: str | None) -> Agent | None:
+        """The agent of a host that spoke last, if there is one; without a host, the one that spoke last of all."""
+        if self.fixed is not None:
+            return self.fixed
+        return self._by_host.get(host, None if len(self._by_host) > 1 else self.current) if host else self.current
+
     def by_worker(self, pid: int | None, agent_pid: int | None = None) -> Agent | None:
         """The agent that has that process id itself, or started that worker; else the one that spoke last."""
         if self.fixed is not None:
@@ -134,10 +140,8 @@ def start_worker(
         known_stint, known = agent.by_pid[pid]
         repeated = known.rank == rank and restart_count is not None and known_stint.restart_count == restart_count
         if repeated or (known_stint is stint and known.rank in (None, rank)):
-            known.rank = rank
-            known.local_rank = known.local_rank if known.local_rank is not None else local_rank
             known.start = known.start or point
-            known_stint.note(known)
+            _learn(known_stint, known, rank, local_rank)
             return known_stint, known
     if stint is None or stint.over or _is_of_another(stint, rank, restart_count):
         stint = open_stint(agent, point)
@@ -152,13 +156,23 @@ def start_worker(
     return stint, worker
 
 
+def _learn(stint: Stint, worker: Worker, rank: int | None, local_rank: int | None) -> None:
+    """Keep what becomes known of a worker's ranks."""
+    new_rank = worker.rank is None and rank is not None
+    new_local_rank = worker.local_rank is None and local_rank is not None
+    if new_rank or new_local_rank:
+        worker.rank = rank if new_rank else worker.rank
+        worker.local_rank = local_rank if new_local_rank else worker.local_rank
+        stint.note(worker)
+
+
 def _is_of_another(stint: Stint, rank: int | None, restart_count: int | None) -> bool:
     """Whether a worker of that rank cannot have been started in this stint."""
     if not stint.workers:
         return False
     if restart_count is not None and stint.restart_count is not None and restart_count != stint.restart_count:
         return True
-    alike = stint.by_rank.get(rank, {}).values()
+    alike = stint.ranked().get(rank, {}).values()
     return any(worker.rank == rank and worker.start is not None for worker in alike)
 
 
@@ -176,9 +190,7 @@ def find_worker(
         stint, worker = agent.by_pid[pid]
         if (rank is None or worker.rank in (None, rank)) and attempt_id in (None, stint.attempt_id):
             # It may have been met by its pid alone, in a line that says no more of it.
-            worker.rank = rank if worker.rank is None else worker.rank
-            worker.local_rank = local_rank if worker.local_rank is None else worker.local_rank
-            stint.note(worker)
+            _learn(stint, worker, rank, local_rank)
             return stint, worker
     stint = stint_in_progress(agent, point)
     if attempt_id is not None and stint.attempt_id != attempt_id:

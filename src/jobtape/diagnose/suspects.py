@@ -9,9 +9,19 @@ import msgspec
 from jobtape.diagnose.assembly import describe_end
 from jobtape.diagnose.attempts import Group, Member, workers_of
 from jobtape.diagnose.clocks import Clocks
+from jobtape.diagnose.evidence import OUTSIDE
 from jobtape.diagnose.facts import Clock, Process, Worker, signal_name
-from jobtape.diagnose.signatures import Signature, signature_of
-from jobtape.diagnose.stints import FROM_OUTPUT
+from jobtape.diagnose.marks import give_kills
+from jobtape.diagnose.signatures import (
+    ABORTED,
+    NOTHING_ADDED,
+    UNCLEAR,
+    Added,
+    Signature,
+    aborted_by_library,
+    row_of,
+)
+from jobtape.diagnose.stints import FROM_OUTPUT, worker_stopped
 
 OWN, COLLATERAL, VAGUE, STOPPED, SUCCEEDED, UNKNOWN = "own", "collateral", "vague", "stopped", "succeeded", "unknown"
 
@@ -58,31 +68,52 @@ class Suspect(msgspec.Struct, eq=False, kw_only=True):
         return self.worker.stop_signal if self.ending == STOPPED else None
 
 
-def suspects_of(group: Group, clocks: Clocks) -> list[Suspect]:
-    """Every worker of an attempt, with how it ended."""
+def suspects_of(group: Group, clocks: Clocks, added: Added = NOTHING_ADDED) -> list[Suspect]:
+    """Every worker of an attempt, with how it ended.
+
+    Args:
+        group: the attempt.
+        clocks: whose times are told apart.
+        added: rows of the user's own to the table of what victims say.
+    """
     if group.processes:
-        return [_of_process(process, clocks) for process in group.processes]
-    found = [_suspect(member, worker, clocks) for member, worker in workers_of(group)]
+        return [_of_process(process, clocks, added) for process in group.processes]
+    give_kills(group)
+    found = [_suspect(member, worker, clocks, added) for member, worker in workers_of(group)]
     _doubt_unmarked_stops(found)
     return found
 
 
-def _suspect(member: Member, worker: Worker, clocks: Clocks) -> Suspect:
+def _suspect(member: Member, worker: Worker, clocks: Clocks, added: Added) -> Suspect:
     agent = member.agent
-    signature = signature_of(worker.error) if worker.exit_code != 0 else None
+    row = _row(worker, added) if worker.exit_code != 0 else None
+    signature = row if row is not None and row.meaning != UNCLEAR else None
     suspect = Suspect(
         worker=worker,
-        host=agent.host,
+        host=agent.host if agent.host_known and worker.host_known else "",
         clock=agent.clock,
         member=member,
         ending=UNKNOWN,
         signature=signature,
         noticed=_noticed(worker, agent.clock, clocks),
     )
-    suspect.ending = _ending(member, worker, signature)
+    suspect.ending = _ending(member, worker, row)
     if suspect.failed:
         _date(suspect, clocks)
     return suspect
+
+
+def _row(worker: Worker, added: Added) -> Signature | None:
+    """Whose words its own are; of one without words, what its stack says."""
+    row = row_of(worker.error, added)
+    aborted = worker.exit_code is not None and worker.exit_code < 0 and signal_name(worker.exit_code) == "SIGABRT"
+    if row is None and aborted and _is_wordless(worker) and aborted_by_library(worker.stack):
+        return ABORTED
+    return row
+
+
+def _is_wordless(worker: Worker) -> bool:
+    return worker.error is None or not worker.error.headline
 
 
 def _noticed(worker: Worker, clock: Clock, clocks: Clocks) -> float | None:
@@ -92,18 +123,21 @@ def _noticed(worker: Worker, clock: Clock, clocks: Clocks) -> float | None:
     return min((t for p in points if (t := clocks.at(clock, p)) is not None), default=None)
 
 
-def _ending(member: Member, worker: Worker, signature: Signature | None) -> str:
+def _ending(member: Member, worker: Worker, row: Signature | None) -> str:
     code = worker.exit_code
+    is_victims = row is not None and row.meaning != UNCLEAR
     if worker.stop is None:
         harmless = _harmless_ending(member, worker)
         if harmless is not None:
             return harmless
     elif not _failed_before_stop(worker):
         # Without a time its own words decide: a victim that had said so, and whose exit code is no signal's.
-        had_failed = signature is not None and worker.fault is None and code is not None and code > 0
+        had_failed = is_victims and worker.fault is None and code is not None and code > 0
         return COLLATERAL if had_failed else STOPPED
-    if worker.error is not None and worker.error.headline:
-        return COLLATERAL if signature is not None else OWN
+    if row is not None:
+        return COLLATERAL if is_victims else VAGUE
+    if not _is_wordless(worker):
+        return OWN
     if code is not None and (signal_name(code) in NEEDS_NO_PEER if code < 0 else bool(worker.exit_call)):
         return OWN
     return VAGUE
@@ -187,7 +221,7 @@ def _stopped_by_agent(suspects: list[Suspect], signals: tuple[str, ...]) -> None
             suspect.ending = STOPPED
 
 
-def _of_process(process: Process, clocks: Clocks) -> Suspect:
+def _of_process(process: Process, clocks: Clocks, added: Added) -> Suspect:
     """A worker that no agent started, from its own tape alone."""
     worker = Worker(
         rank=process.rank if process.rank is not None else 0,
@@ -195,15 +229,18 @@ def _of_process(process: Process, clocks: Clocks) -> Suspect:
         pid=process.pid,
         start=process.start,
         has_tape=True,
+        imported=process.imported,
         last=process.last,
         alive=process.alive,
         stack=process.stack,
+        activity=process.activity,
     )
     describe_end(worker, process)
     suspect = Suspect(worker=worker, host=process.host, clock=process.clock, member=None, ending=UNKNOWN)
     if process.error is not None:
-        suspect.signature = signature_of(process.error)
-        suspect.ending = OWN if suspect.signature is None else COLLATERAL
+        row = row_of(process.error, added)
+        suspect.signature = row if row is not None and row.meaning != UNCLEAR else None
+        suspect.ending = OWN if row is None else COLLATERAL if suspect.signature is not None else VAGUE
     elif process.exit_call and process.exit_code is not None:
         worker.exit_code = process.exit_code
         suspect.ending = SUCCEEDED if process.exit_code == 0 else OWN
@@ -213,6 +250,10 @@ def _of_process(process: Process, clocks: Clocks) -> Suspect:
         suspect.ending = SUCCEEDED
     elif process.stack.startswith("Fatal Python error"):
         suspect.ending = OWN
+    elif process.stack:
+        # faulthandler wrote where it stood when SIGTERM came, and nothing after that says that it lived on.
+        suspect.ending = STOPPED
+        worker_stopped(worker, process.last, "SIGTERM", OUTSIDE)
     worker.failure = worker.error_at if suspect.failed else None
     worker.end = process.last if process.closed else None
     if suspect.failed:
@@ -224,7 +265,7 @@ def proven_before(one: Suspect, other: Suspect, clocks: Clocks) -> bool:
     """Whether the first's fault is proven to be older than the second's."""
     if one.latest is None or other.earliest is None:
         return False
-    slack = clocks.slack(one.clock, other.clock)
+    slack = clocks.slack(one.clock, other.clock, one.latest)
     if one.exact and other.exact and slack == 0.0:
         return one.latest < other.earliest
     return one.latest + slack <= other.earliest and (one.earliest, one.latest) != (other.earliest, other.latest)

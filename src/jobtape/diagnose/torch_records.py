@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from jobtape.diagnose.facts import Agent, Point, as_count, as_int, as_text, as_time
+from jobtape.diagnose.facts import Agent, Missed, Point, Stint, Worker, as_count, as_int, as_text, as_time
 from jobtape.diagnose.failure_text import FailureText, from_error_file, from_json, from_text, handled_before
 from jobtape.diagnose.stints import (
     FROM_ERROR_FILE,
@@ -35,6 +35,8 @@ _JOINED = re.compile(
     r" as rank (?P<rank>\d{1,9}) in a world of size (?P<size>\d{1,9})\.",
     re.DOTALL,
 )
+GIVEN_UP_BEATS = 3
+"""Heartbeats that may be missing before the others take a node for dead (``keep_alive_max_attempt``)."""
 LONGEST_MS = 30 * 24 * 3_600_000.0
 """No rendezvous takes longer: a duration beyond it is damage."""
 _FAILED_SHUTDOWN = re.compile(r"has failed to shutdown the rendezvous .* due to an error of type (\w+)", re.DOTALL)
@@ -64,20 +66,37 @@ def _worker_agent(cast: Cast, metadata: dict[str, Any], pid: int | None) -> Agen
 
 def worker_started(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
     """``START``: one worker, with its global rank; ``worker_id`` is its process id."""
-    inner = _inner(metadata)
     agent = cast.by_host(as_text(metadata.get("hostname")), as_count(metadata.get("group_rank")))
     restart_count = as_count(metadata.get("agent_restarts"))
     if agent.ended and restart_count in (None, 0):
         agent = cast.successor(agent)
+    rank, pid = as_count(metadata.get("global_rank")), as_count(metadata.get("worker_id"))
+    if pid is not None and pid in agent.by_pid and _says_nothing_new(agent, *agent.by_pid[pid], rank):
+        return
+    inner = _inner(metadata)
     stint, _ = start_worker(
         agent,
         point,
-        rank=as_count(metadata.get("global_rank")),
+        rank=rank,
         local_rank=as_count(_one(inner.get("local_rank"))),
-        pid=as_count(metadata.get("worker_id")),
+        pid=pid,
         restart_count=restart_count,
     )
     _world(stint, metadata, inner)
+
+
+def _says_nothing_new(agent: Agent, stint: Stint, worker: Worker, rank: int | None) -> bool:
+    """Whether the agent's own record of the start has told all of it before."""
+    return (
+        stint is agent.current
+        and worker.rank == rank
+        and worker.local_rank is not None
+        and worker.start is not None
+        and stint.world_size is not None
+        and stint.group_rank is not None
+        and stint.group_world_size is not None
+        and stint.restart_count is not None
+    )
 
 
 def _world(stint: Any, metadata: dict[str, Any], inner: dict[str, Any]) -> None:
@@ -132,6 +151,10 @@ def group_event(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
         stint = open_stint(agent, _began(agent, metadata, point))
     if stint.restart_count is None:
         stint.restart_count = as_count(metadata.get("agent_restarts"))
+    if metadata.get("state") == "RENDEZVOUS":
+        stint.met_at = point.time
+    else:
+        stint.ranked_at = point.time
 
 
 def _began(agent: Agent, metadata: dict[str, Any], point: Point) -> Point:
@@ -173,22 +196,48 @@ def took_signal(agent: Agent, point: Point, text: FailureText | None) -> bool:
 
 def is_pulse(message: str) -> bool:
     """Whether an event of the rendezvous says only that its node lives: most of the records of a long run do."""
-    return "keep-alive" in message or "synced its local changes" in message
+    return "keep-alive" in message or "its local changes" in message
 
 
-def pulse(agent: Agent, message: str, time: float | None) -> None:
-    """Count a heartbeat that was sent."""
-    if time is not None and "' has sent a keep-alive" in message:
+def pulse(agent: Agent, message: str, time: float | None) -> float | None:
+    """Count a heartbeat that was sent; while a round forms, keep when the node last wrote that it still does.
+
+    Returns:
+        When the pause began that this heartbeat ended, if it is the longest of the stint so far.
+    """
+    if time is None:
+        return None
+    if "' has sent a keep-alive" in message:
         agent.beats += 1
         agent.last_beat = time
         if agent.first_beat is None:
             agent.first_beat = time
+        return _pause(agent.current, time)
+    stint = agent.current
+    if stint is None or stint.joined is not None or stint.workers:
+        return None
+    if "' updated its keep-alive" in message:
+        stint.unsynced_at = time
+    elif "' has successfully synced" in message and stint.unsynced_at is not None:
+        stint.forming_at, stint.unsynced_at = stint.unsynced_at, None
+    elif "' has a stale state" in message:
+        stint.unsynced_at = None
+    return None
+
+
+def _pause(stint: Stint | None, time: float) -> float | None:
+    if stint is None:
+        return None
+    before, stint.beat_at = stint.beat_at, time
+    if before is None or (stint.pause is not None and time - before <= (stint.pause.end.time or 0.0) - stint.pause.began):
+        return None
+    return before
 
 
 def rendezvous(cast: Cast, agent: Agent, record: RdzvRecord, point: Point) -> Agent:
     """One event of the rendezvous that tells more than a pulse; returns the agent it is of."""
     message = record.message
-    if agent.ended and "' attempts to join " in message:
+    if "' attempts to join " in message and (agent.ended or _came_anew(agent, point)):
         agent = cast.successor(agent)
     if agent.ended:
         # Once `agent.run()` is over, what the rendezvous still says is about its end.
@@ -204,6 +253,20 @@ def rendezvous(cast: Cast, agent: Agent, record: RdzvRecord, point: Point) -> Ag
     return agent
 
 
+def _came_anew(agent: Agent, point: Point) -> bool:
+    """Whether who joins is another agent under the same name and process id, as in a container that was started anew.
+
+    Its workers ran, nothing ended them, and heartbeats had stopped for as long as torch takes to give a node up.
+    """
+    stint, beat_s = agent.current, agent.beat_s
+    if stint is None or not stint.workers or stint.failed or stint.membership or stint.succeeded:
+        return False
+    if beat_s is None or agent.last_beat is None or point.time is None:
+        return False
+    unharmed = all(worker.stop is None and worker.told is None for worker in stint.workers)
+    return unharmed and point.time - agent.last_beat > GIVEN_UP_BEATS * beat_s
+
+
 def _joining(agent: Agent, _record: RdzvRecord, point: Point) -> None:
     joining(agent, point)
 
@@ -211,8 +274,16 @@ def _joining(agent: Agent, _record: RdzvRecord, point: Point) -> None:
 def _wants(agent: Agent, record: RdzvRecord, point: Point) -> None:
     found = _ROUND.search(record.message)
     stint = joining(agent, point)
+    # The last time before it is in, it was let in: the round was not complete then.
+    stint.forming_at, stint.unsynced_at = point.time, None
     if found is not None:
         stint.wanted_round = int(found[1])
+
+
+def _marked(agent: Agent, _record: RdzvRecord, point: Point) -> None:
+    stint = agent.current
+    if stint is not None and stint.joined is None and not stint.workers:
+        stint.unsynced_at = point.time
 
 
 def _joined(agent: Agent, record: RdzvRecord, point: Point) -> None:
@@ -237,6 +308,17 @@ def _shutdown(agent: Agent, record: RdzvRecord, point: Point) -> None:
     agent.troubles.append((what, point.place))
 
 
+def _missed(agent: Agent, record: RdzvRecord, point: Point) -> None:
+    nodes = _QUOTED.findall(record.message.partition(_REMOVED)[0][:LONGEST_LIST])
+    agent.missed += [Missed(node, point) for node in nodes]
+
+
+LONGEST_LIST = 100_000
+"""Characters of a list of nodes that are read: thousands of them fit."""
+_QUOTED = re.compile(r"'([^']{1,300})'")
+_REMOVED = " have been removed from the rendezvous "
+
+
 def _failed(agent: Agent, record: RdzvRecord, point: Point) -> None:
     text = from_text(record.message.strip().rstrip(":"))
     trace = from_text(record.error_trace)
@@ -256,6 +338,8 @@ _PHRASES: tuple[tuple[str, Callable[[Agent, RdzvRecord, Point], None]], ...] = (
     ("' has joined round ", _joined),
     ("' attempts to join ", _joining),
     ("' added itself to the ", _wants),
+    ("' marked round ", _marked),
     ("' has failed to shutdown ", _shutdown),
+    (_REMOVED, _missed),
 )
 """Which piece of a message says what, in the order in which they are tried."""

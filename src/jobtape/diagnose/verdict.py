@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobtape.diagnose import causes, evidence, nodes
+import msgspec
+
+from jobtape.diagnose import causes, evidence, marks, nodes
+from jobtape.diagnose.absence import Scene, judge_absence, vanished, vanished_rank
 from jobtape.diagnose.attempts import Group
 from jobtape.diagnose.clocks import Clocks
-from jobtape.diagnose.failure_text import running_thread
 from jobtape.diagnose.model import Cause
-from jobtape.diagnose.signatures import in_torch_distributed
+from jobtape.diagnose.rendezvous import cause_of_agent
+from jobtape.diagnose.silence import silent_since
 from jobtape.diagnose.suspects import (
     COLLATERAL,
     NEEDS_NO_PEER,
@@ -47,23 +50,70 @@ def judge(group: Group, suspects: Sequence[Suspect], clocks: Clocks, *, went_on:
         suspect.role = STOPPED if suspect.ending == STOPPED else UNKNOWN
     failed = [s for s in suspects if s.failed]
     told = nodes.signalled(group, clocks)
-    if told and not any(_older_than_signal(s, told[0], clocks) for s in failed):
-        return _preempted(told, suspects)
+    told = [] if told and any(_older_than_signal(s, told[0], clocks) for s in failed) else told
+    if (marked := _marked(group, told, failed, suspects, clocks)) is not None:
+        return marked
+    if told:
+        return _preempted(told, suspects, clocks)
     own = [s for s in failed if s.ending == OWN]
     if own:
         return _rank_failed(own, group, suspects, clocks)
     vague = [s for s in failed if s.ending == VAGUE]
     silent = [] if any(map(_speaks_for_itself, vague)) else nodes.silent_before(group, failed, clocks)
     if silent and (failed or went_on or not _any_succeeded(group)):
-        return _node_lost(silent[0], suspects)
+        return _node_lost(silent[0], group, suspects)
+    scene = Scene(failed, suspects, group, clocks)
     if vague:
-        return _rank_failed(vague, group, suspects, clocks)
+        absence = judge_absence(scene, timed_out=True) if _aborted_by_watchdogs(failed, suspects) else None
+        return absence or _rank_failed(vague, group, suspects, clocks)
     if failed:
-        return _left_or_stalled(failed, suspects, clocks) or _only_victims(failed, suspects, clocks)
-    gone = _vanished(suspects)
+        return judge_absence(scene) or _only_victims(failed, suspects, clocks)
+    gone = vanished(suspects)
     if len(gone) == 1 and not any(s.worker.alive for s in suspects):
-        return _vanished_rank(gone[0], failed, suspects, clocks)
+        return vanished_rank(gone[0], scene)
     return _no_worker_failed(group, suspects, clocks)
+
+
+def _marked(
+    group: Group,
+    told: Sequence[nodes.Signalled],
+    failed: Sequence[Suspect],
+    suspects: Sequence[Suspect],
+    clocks: Clocks,
+) -> Cause | None:
+    """What a scheduler says that it did to the job, or that became of a node, unless a rank had failed before."""
+    if any(s.ending == OWN for s in failed) and not told:
+        return None
+    lost, stop = marks.node_failure_of(group, clocks), marks.stop_of(group, clocks)
+    if lost is not None and not _failed_before(lost[0], failed):
+        _assign_collateral(failed)
+        return causes.of_failed_node(lost, nodes.silent_before(group, failed, clocks), failed, suspects)
+    if stop is None or any(m.stint.succeeded is not None for m in group.members):
+        return None
+    if told:
+        return causes.with_mark(_preempted(told, suspects, clocks), stop[1])
+    if _failed_before(stop[0], failed):
+        return None
+    _assign_collateral(failed)
+    return causes.of_mark(stop, failed, suspects)
+
+
+def _failed_before(time: float | None, failed: Sequence[Suspect]) -> bool:
+    """Whether a rank had failed, other than by the signal that ends a job, when the scheduler acted."""
+    grave = [s for s in failed if s.signal not in ("SIGTERM", "SIGKILL", "SIGINT")]
+    return any(time is None or s.latest is None or s.latest < time for s in grave)
+
+
+def _assign_collateral(failed: Sequence[Suspect]) -> None:
+    for suspect in failed:
+        suspect.role = "collateral"
+
+
+def _aborted_by_watchdogs(failed: Sequence[Suspect], suspects: Sequence[Suspect]) -> bool:
+    """Whether most ranks were aborted and none says why: the watchdogs of a communication library end them so."""
+    aborted = [s for s in failed if s.signal == "SIGABRT" and s.worker.error is None]
+    most = len(aborted) > 1 and 2 * len(aborted) > len(suspects)
+    return most and all(s in aborted or s.ending == COLLATERAL for s in failed)
 
 
 def _any_succeeded(group: Group) -> bool:
@@ -80,49 +130,79 @@ def _older_than_signal(suspect: Suspect, told: nodes.Signalled, clocks: Clocks) 
         return said is not None and nodes.stands_before(said, agent.signal_at)
     if suspect.latest is None or told.time is None:
         return suspect.ending == OWN
-    return suspect.latest + clocks.slack(suspect.clock, agent.clock) <= told.time
+    return suspect.latest + clocks.slack(suspect.clock, agent.clock, suspect.latest) <= told.time
 
 
-def _preempted(told: Sequence[nodes.Signalled], suspects: Sequence[Suspect]) -> Cause:
+def _preempted(told: Sequence[nodes.Signalled], suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
     for suspect in suspects:
         if suspect.failed:
             suspect.role = "independent" if suspect.ending == OWN else "collateral"
     unsure = any(s.role == "independent" for s in suspects) or (len(told) > 1 and any(t.time is None for t in told))
-    return causes.of_signal(told, suspects, "likely" if unsure else "certain")
+    confidence = "likely" if unsure else "certain"
+    if any(s.role == "independent" and not _younger_than_signal(s, told[0], clocks) for s in suspects):
+        confidence = "suspected"
+    cause = causes.of_signal(told, suspects, confidence)
+    silence = silent_since(suspects, told[0].time, clocks)
+    if silence is None or told[0].time is None:
+        return cause
+    said = f"no rank had recorded a step for {told[0].time - silence.time:,.0f} s before, after step {silence.step}"
+    return msgspec.structs.replace(cause, note=said)
+
+
+def _younger_than_signal(suspect: Suspect, told: nodes.Signalled, clocks: Clocks) -> bool:
+    """Whether a rank is proven to have failed after an agent's signal; on the same host that is known."""
+    clock = told.member.agent.clock
+    if suspect.clock == clock:
+        return True
+    if told.time is None or suspect.earliest is None:
+        return False
+    return told.time + clocks.slack(clock, suspect.clock, told.time) <= suspect.earliest
 
 
 def _rank_failed(candidates: Sequence[Suspect], group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
     """Some ranks failed of their own cause; or, when nothing better is known, without a word on why."""
-    alike = _all_alike(candidates)
+    alike = _all_alike(candidates, clocks)
     if alike:
         _assign_roles(alike[0], suspects)
         for suspect in alike:
             suspect.role = "independent"
-        return causes.of_all_alike(alike, suspects, _confidence(alike, group, suspects, clocks))
+        confidence = _confidence(alike, group, suspects, clocks)
+        if confidence == "certain" and any(s.clock != alike[0].clock for s in alike):
+            confidence = "likely"
+        return causes.of_all_alike(alike, suspects, confidence)
     first = _first_of(candidates, clocks)
     if first is not None and causes.kind_of(first) == "unknown" and not _all_accounted_for(group, suspects):
         # That a rank is among those that failed is not that it was first.
         first = None
     if first is not None:
         _assign_roles(first, suspects)
-        return causes.of_rank(first, suspects, _confidence([first], group, suspects, clocks))
+        confidence = _confidence([first], group, suspects, clocks)
+        return causes.of_rank(first, suspects, confidence, reason=_why_first(first, candidates))
     if candidates[0].ending == VAGUE and (first := _by_choice(candidates)) is not None:
         _assign_roles(first, suspects)
         rest = [s for s in candidates if s is not first]
-        if not all(_noticed_later(s, first) for s in rest):
-            return causes.of_rank(first, suspects, "suspected")
-        for suspect in rest:
-            suspect.role = "collateral"
-        return causes.of_rank(first, suspects, "likely")
+        later = [_noticed_later(s, first, clocks) for s in rest]
+        if None not in later:
+            for suspect in rest:
+                suspect.role = "collateral"
+        return causes.of_rank(first, suspects, "likely" if all(later) else "suspected", reason="chosen_exit_code")
     for suspect in suspects:
         if suspect.failed and suspect.ending != VAGUE:
             suspect.role = "independent" if suspect.ending == OWN else "collateral"
     return causes.of_several(candidates, suspects)
 
 
-def _all_alike(candidates: Sequence[Suspect]) -> list[Suspect]:
+def _why_first(first: Suspect, candidates: Sequence[Suspect]) -> str:
+    """The rule by which a rank of these was taken to be first."""
+    if first.ending == OWN:
+        return "only_own_failure" if len(candidates) == 1 else "first_own_failure"
+    return "only_failure" if len(candidates) == 1 else "first_failure"
+
+
+def _all_alike(candidates: Sequence[Suspect], clocks: Clocks) -> list[Suspect]:
     """The oldest failure and those like it, a moment later: none followed from another, and they share a cause.
 
+    On another host only where the clocks are known well enough to tell what is at once, and older than all others.
     A 1 or an abort without words is no such likeness: those who lost a peer end so too.
     """
     dated = [s for s in candidates if s.exact and s.earliest is not None]
@@ -131,9 +211,17 @@ def _all_alike(candidates: Sequence[Suspect]) -> list[Suspect]:
     oldest = min(dated, key=lambda s: s.earliest or 0.0)
     if oldest.ending == VAGUE and not _speaks_for_itself(oldest):
         return []
-    last = (oldest.earliest or 0.0) + AT_ONCE_S
-    alike = [s for s in dated if (s.earliest or 0.0) <= last and _likeness(s) == _likeness(oldest)]
-    return alike if len(alike) > 1 else []
+    began, likeness = oldest.earliest or 0.0, _likeness(oldest)
+    alike = [
+        s
+        for s in dated
+        if (s.earliest or 0.0) <= began + AT_ONCE_S
+        and _likeness(s) == likeness
+        and clocks.slack(oldest.clock, s.clock, began) <= AT_ONCE_S
+    ]
+    told = set(map(id, alike))
+    alone = all(id(s) in told or proven_before(oldest, s, clocks) for s in dated)
+    return alike if len(alike) > 1 and alone else []
 
 
 def _likeness(suspect: Suspect) -> tuple[object, ...]:
@@ -143,9 +231,9 @@ def _likeness(suspect: Suspect) -> tuple[object, ...]:
     """
     error = suspect.worker.error
     if error is not None and error.error_type is not None:
-        return causes.kind_of(suspect), suspect.clock, error.error_type, error.message
+        return causes.kind_of(suspect), error.error_type, error.message
     said = error.message if error is not None else None
-    return causes.kind_of(suspect), suspect.clock, suspect.worker.exit_code, said
+    return causes.kind_of(suspect), suspect.worker.exit_code, said
 
 
 def _first_of(candidates: Sequence[Suspect], clocks: Clocks) -> Suspect | None:
@@ -165,10 +253,17 @@ def _by_choice(candidates: Sequence[Suspect]) -> Suspect | None:
     return chosen[0] if len(chosen) == 1 else None
 
 
-def _noticed_later(suspect: Suspect, first: Suspect) -> bool:
-    """Whether a rank that ended with a plain 1 was noticed after the one that chose its exit code, as a victim is."""
-    later = suspect.latest is not None and first.latest is not None and first.latest < suspect.latest
-    return later and suspect.worker.exit_code == 1
+def _noticed_later(suspect: Suspect, first: Suspect, clocks: Clocks) -> bool | None:
+    """Whether a rank that ended with a plain 1 was noticed after the one that chose its exit code, as a victim is.
+
+    Returns:
+        Whether that is proven; None when it was not noticed later, as far as is known.
+    """
+    if suspect.latest is None or first.latest is None or suspect.worker.exit_code != 1:
+        return None
+    if suspect.latest <= first.latest:
+        return None
+    return first.latest + clocks.slack(first.clock, suspect.clock, first.latest) < suspect.latest
 
 
 def _speaks_for_itself(suspect: Suspect) -> bool:
@@ -202,14 +297,22 @@ def _confidence(first: Sequence[Suspect], group: Group, suspects: Sequence[Suspe
     if not others:
         missing = not _all_accounted_for(group, suspects)
         if one.ending == OWN:
-            return "likely" if missing else "certain"
+            return "likely" if missing or _is_inferred(one) else "certain"
         # torch's line names one failed rank even when several had failed at its look.
         return "suspected" if missing else "certain"
     last = max(first, key=lambda s: s.latest or 0.0)
-    proven = all(proven_before(last, s, clocks) for s in others)
     if one.ending == OWN:
-        return "certain" if proven and all(clocks.slack(one.clock, s.clock) == 0.0 for s in others) else "likely"
-    return "likely" if proven or all(s.ending == COLLATERAL for s in others) else "suspected"
+        # Many thousands may have failed on other hosts, and that no two hosts are certain is told sooner.
+        sure = not _is_inferred(one) and all(s.clock == last.clock for s in others)
+        return "certain" if sure and all(proven_before(last, s, clocks) for s in others) else "likely"
+    victims = all(s.ending == COLLATERAL for s in others)
+    return "likely" if victims or all(proven_before(last, s, clocks) for s in others) else "suspected"
+
+
+def _is_inferred(suspect: Suspect) -> bool:
+    """Whether its words may be another's, or may not be those that ended it."""
+    worker = suspect.worker
+    return worker.rank_presumed or worker.error_unlabelled or worker.error_presumed or worker.oom_presumed
 
 
 def _all_accounted_for(group: Group, suspects: Sequence[Suspect]) -> bool:
@@ -219,57 +322,12 @@ def _all_accounted_for(group: Group, suspects: Sequence[Suspect]) -> bool:
     return not nodes_missing and len(suspects) >= ranks and all(s.ending != UNKNOWN for s in suspects)
 
 
-def _node_lost(node: nodes.Silent, suspects: Sequence[Suspect]) -> Cause:
+def _node_lost(node: nodes.Silent, group: Group, suspects: Sequence[Suspect]) -> Cause:
     for suspect in suspects:
         if suspect.failed and (suspect.member is not node.member or suspect.ending == COLLATERAL):
             suspect.role = "collateral"
-    return causes.of_silence(node, suspects)
-
-
-def _left_or_stalled(failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks) -> Cause | None:
-    """Every failure says that another rank is missing: one that had ended before, or one that did not wait."""
-    rest = [s for s in suspects if not s.failed]
-    gone = _vanished(suspects)
-    if len(gone) == 1:
-        return _vanished_rank(gone[0], failed, suspects, clocks)
-    kind = "left_early"
-    absent = [s for s in rest if s.ending == SUCCEEDED and _ended_before(s, failed, clocks)]
-    if not absent and any(s.ending == STOPPED for s in rest):
-        # An agent signals whoever still runs: a rank with neither signal nor failure had ended already.
-        absent = [s for s in rest if s.ending == UNKNOWN]
-    if len(absent) != 1 and any(s.signature is not None and s.signature.meaning == "timeout" for s in failed):
-        kind = "stall"
-        absent = _not_waiting(rest)
-    if len(absent) != 1:
-        return None
-    absent[0].role = "first"
-    for suspect in failed:
-        suspect.role = "collateral"
-    return causes.of_absent_rank(absent[0], kind, failed, suspects, clocks)
-
-
-def _vanished(suspects: Sequence[Suspect]) -> list[Suspect]:
-    """Workers that no agent watched and whose own tapes stop without an end."""
-    return [s for s in suspects if s.member is None and s.ending == UNKNOWN and not s.worker.alive]
-
-
-def _vanished_rank(gone: Suspect, failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
-    gone.role = "first"
-    for suspect in failed:
-        suspect.role = "collateral"
-    return causes.of_absent_rank(gone, "unknown", failed, suspects, clocks)
-
-
-def _not_waiting(rest: Sequence[Suspect]) -> list[Suspect]:
-    """The ranks that did not wait in a collective when they were stopped, as far as the record tells of all."""
-    if len(rest) > 1 and not all(s.worker.stack for s in rest):
-        return []
-    return [s for s in rest if not in_torch_distributed(running_thread(s.worker.stack))]
-
-
-def _ended_before(suspect: Suspect, failed: Sequence[Suspect], clocks: Clocks) -> bool:
-    end = clocks.at(suspect.clock, suspect.worker.left)
-    return end is not None and all(s.latest is not None and end <= s.latest for s in failed)
+    erring = [member.agent for member in nodes.erring(group)]
+    return causes.of_silence(node, suspects, erring, nodes.missed(group, node.member.agent.descriptor))
 
 
 def _only_victims(failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
@@ -279,13 +337,16 @@ def _only_victims(failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks
     if first is None:
         return causes.of_victims(failed, suspects)
     first.role = "first"
-    return causes.of_rank(first, suspects, "suspected")
+    return causes.of_rank(first, suspects, "suspected", reason="first_victim")
 
 
 def _no_worker_failed(group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> Cause | None:
     """No worker is known to have failed by itself: an agent may have, or that the group failed is all that is known."""
+    stopped = [s for s in suspects if s.member is None and s.ending == STOPPED]
+    if stopped and not any(s.worker.alive for s in suspects):
+        return causes.of_outside_stop(stopped, suspects, whole=not group.missing_ranks)
     for member in nodes.erring(group):
-        return causes.of_agent(member.agent.error, member.agent, member.agent.end, clocks)
+        return cause_of_agent(member, clocks)
     failed = [m for m in group.members if m.stint.failed and m.stint.succeeded is None and m.stint.membership is None]
     if not failed or _any_succeeded(group):
         return None
@@ -293,4 +354,9 @@ def _no_worker_failed(group: Group, suspects: Sequence[Suspect], clocks: Clocks)
         evidence.cite(m.stint.failed, f"the workers on {m.agent.host} failed; which was first is not recorded")
         for m in failed
     ]
-    return Cause(kind="unknown", detected=causes.detected(suspects), evidence=evidence.listed(references))
+    return Cause(
+        kind="unknown",
+        detected=causes.detected(suspects),
+        evidence=evidence.listed(references),
+        reason="only_group_failed",
+    )

@@ -26,6 +26,7 @@ from jobtape.events.context import environment_facts, full_host_name
 from jobtape.events.delivery import Part, deliver, make_record, text_of
 from jobtape.events.handlers import _events_loggers, get_logging_handler, register_handler
 from jobtape.events.notices import warn_once
+from jobtape.events.spans import Span
 
 __all__ = [
     "Event",
@@ -40,6 +41,7 @@ __all__ = [
     "record",
     "record_rdzv_event",
     "register_handler",
+    "span",
     "stats",
 ]
 
@@ -198,13 +200,44 @@ def emit(name: str, /, **metadata: Any) -> None:
         >>> emit("step", step=100, loss=0.25)
     """
     try:
-        destination = os.environ.get("JOBTAPE_RECORD") or "null"
-        if destination == "null" and _is_idle(_get_or_create_logger("null")):
+        if not is_emitting():
             return
         event = Event(name, EventSource.WORKER, time.time_ns() // 1_000_000, {**environment_facts(), **metadata})
-        record(event, destination)
+        record(event, os.environ.get("JOBTAPE_RECORD") or "null")
     except Exception as error:  # noqa: BLE001 - see above
         _warn_once("emit() failed", error)
+
+
+def is_emitting() -> bool:
+    """Whether anybody would see what `emit` records in this process."""
+    destination = os.environ.get("JOBTAPE_RECORD") or "null"
+    return destination != "null" or not _is_idle(_get_or_create_logger("null"))
+
+
+def span(name: str, /, **metadata: Any) -> Span:
+    """A stretch of work, recorded where `emit` records: one event when it begins, one when it ends; never raises.
+
+    Both have the metadata given and a common ``span.id``, ``span.parent`` (the span it is within) and ``span.phase``,
+    ``begin`` or ``end``. The end has ``span.duration_s`` and ``span.outcome``, ``ok`` or ``error``; an exception goes
+    on its way, and its type and message are in ``span.error_type`` and ``span.message``.
+
+    As a decorator it makes a span of each call; of a coroutine until it is done, and of a generator, plain or
+    asynchronous, from its first item to its end: what its consumer does between two items is within it.
+
+    Args:
+        name: what is done. ``jobtape time`` knows ``checkpoint_save``, ``checkpoint_restore``, ``data_wait``,
+            ``evaluation`` and ``step``, the last with its number in ``step``.
+        metadata: what else is to be known of it.
+
+    Example:
+        >>> with span("checkpoint_save", step=100):
+        ...     pass
+        >>> @span("evaluation")
+        ... def evaluate(model): ...
+    """
+    if callable(name):  # @span without parentheses must leave a function where there was one
+        return Span(getattr(name, "__qualname__", "span"), metadata)(name)  # type: ignore[unreachable]
+    return Span(name, metadata)
 
 
 def flush(timeout: float | None = None) -> bool:

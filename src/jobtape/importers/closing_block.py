@@ -27,18 +27,29 @@ that was cut off ends where a line begins that cannot be of it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jobtape.importers.clock import FileClock, Stamp
-from jobtape.importers.foreign import Lines
 from jobtape.importers.signals import signal_name
 
 LONGEST_BLOCK = 64 << 20
 """Bytes; what goes on beyond is not taken for a block."""
 
-_ROOT = b"Root Cause (first observed failure):"
+Taken = tuple[int, bytes | None]
+"""A line's number and what it holds; None for one that is too long."""
+
+_TOP: tuple[Callable[[bytes, bytes], bool], ...] = (
+    lambda line, _: line.endswith(b" FAILED"),
+    lambda line, border: line == b"-" * len(border),
+    lambda line, _: line == b"Failures:",
+)
+ROOT = b"Root Cause (first observed failure):"
+"""The line above the entry of the failure that torch holds for the first."""
+
 _HEAD = re.compile(rb"\[\d+\]:")
+_RUN_DIR = re.compile(r"/(?P<run>[^/]+)_[a-z0-9_]{8}/attempt_\d+/\d+/error\.json$")
 _TIME = re.compile(r"  time      : (\d{4})-(\d\d)-(\d\d)_(\d\d):(\d\d):(\d\d)")
 _FIELDS = (
     _TIME,
@@ -89,69 +100,70 @@ def is_dated(line: bytes) -> Stamp | None:
     return Stamp(None, year, month, day, hour, minute, second)
 
 
-def read_block(lines: Lines, border: bytes, clock: FileClock) -> ClosingBlock | None:
-    """Read the block that ``border`` opens; None, with all lines handed back, when it opens none."""
-    taken: list[tuple[int, bytes | None]] = []
-    if not _has_top(lines, border, taken):
-        lines.push_back(taken)
-        return None
-    title = (taken[0][1] or b"")[: -len(b" FAILED")]
-    whole = _collect(lines, border, taken)
-    if not whole:
-        keep = _end_of_cut(taken, border)
-        lines.push_back(taken[keep:])
-        del taken[keep:]
-    damaged = []
-    texts = []
-    for n, line in taken[3:]:
-        text = (line or b"").decode("utf-8", "replace")
-        if line is None or b"\0" in line or ("\ufffd" in text and b"\xef\xbf\xbd" not in line):
-            damaged.append(n)
-        texts.append(text)
-    return ClosingBlock(title.decode("utf-8", "replace"), _failures(texts, len(border), clock), not whole, damaged)
+def run_id_in(error_file: str | None) -> str | None:
+    """The run id in an error file's path, ``<run id>_<8 characters>/attempt_0/1/error.json`` as torch lays it out."""
+    match = _RUN_DIR.search(error_file) if error_file is not None else None
+    return None if match is None else match["run"]
 
 
-def _has_top(lines: Lines, border: bytes, taken: list[tuple[int, bytes | None]]) -> bool:
-    for item in lines:
-        taken.append(item)
-        line = item[1] or b""
-        if len(taken) == 1 and not line.endswith(b" FAILED"):
-            return False
-        if len(taken) == 2 and line != b"-" * len(border):
-            return False
-        if len(taken) == 3:
-            return line == b"Failures:"
-    return False
+class BlockReader:
+    """Takes the lines of one block as they come, until it is known what they are."""
 
+    def __init__(self, border: bytes) -> None:
+        self._border = border
+        self._taken: list[Taken] = []
+        self._root_seen = False
+        self._whole = False
+        self.size = 0
 
-def _collect(lines: Lines, border: bytes, taken: list[tuple[int, bytes | None]]) -> bool:
-    """Take lines up to the closing border; False when there is none."""
-    size, root_seen = 0, False
-    for item in lines:
-        line = item[1] or b""
-        size += len(line)
-        if line == border and root_seen:
+    def take(self, number: int, line: bytes | None) -> bool:
+        """Whether it is known: the block is whole or cut off, or the border opened none."""
+        raw = line or b""
+        self._taken.append((number, line))
+        self.size += len(raw) + 1
+        if len(self._taken) <= len(_TOP):
+            return not _TOP[len(self._taken) - 1](raw, self._border)
+        if raw == self._border and self._root_seen:
+            self._whole = True
             return True
-        taken.append(item)
-        root_seen = root_seen or line == _ROOT
-        if line == b"Failures:" and len(taken) > 6 and _is_top([line for _, line in taken[-4:]]):
-            # the first block was cut off, or a worker printed something like its top
-            lines.push_back(taken[-4:])
-            del taken[-4:]
-            return False
-        if size > LONGEST_BLOCK:
-            return False
-    return False
+        self._root_seen = self._root_seen or raw == ROOT
+        # the first block was cut off, or a worker printed something like its top
+        again = raw == b"Failures:" and len(self._taken) > 6 and _is_top([text for _, text in self._taken[-4:]])
+        return again or self.size > LONGEST_BLOCK
+
+    def result(self, clock: FileClock) -> tuple[ClosingBlock | None, list[Taken]]:
+        """The block, None when the border opened none, and the lines that are not of it."""
+        tops = zip(_TOP, self._taken, strict=False)
+        if len(self._taken) < len(_TOP) or not all(fits(line or b"", self._border) for fits, (_, line) in tops):
+            return None, self._taken
+        taken, rest = self._taken, []
+        if self._whole:
+            taken = taken[:-1]
+        else:
+            if len(taken) > 6 and _is_top([line for _, line in taken[-4:]]) and taken[-1][1] == b"Failures:":
+                taken, rest = taken[:-4], taken[-4:]
+            keep = _end_of_cut(taken, self._border)
+            taken, rest = taken[:keep], taken[keep:] + rest
+        title = (taken[0][1] or b"")[: -len(b" FAILED")].decode("utf-8", "replace")
+        damaged = []
+        texts = []
+        for n, line in taken[3:]:
+            text = (line or b"").decode("utf-8", "replace")
+            if line is None or b"\0" in line or ("\ufffd" in text and b"\xef\xbf\xbd" not in line):
+                damaged.append(n)
+            texts.append(text)
+        failures = _failures(texts, len(self._border), clock)
+        return ClosingBlock(title, failures, not self._whole, damaged), rest
 
 
 def _is_top(four: list[bytes | None]) -> bool:
     return opens(four[0] or b"") and (four[1] or b"").endswith(b" FAILED")
 
 
-def _end_of_cut(taken: list[tuple[int, bytes | None]], border: bytes) -> int:
+def _end_of_cut(taken: list[Taken], border: bytes) -> int:
     section = b"-" * len(border)
     for i, (_, line) in enumerate(taken[3:], 3):
-        if line is None or not (line[:2] == b"  " or not line or line in (section, _ROOT) or _HEAD.fullmatch(line)):
+        if line is None or not (line[:2] == b"  " or not line or line in (section, ROOT) or _HEAD.fullmatch(line)):
             return i
     return len(taken)
 
@@ -159,7 +171,7 @@ def _end_of_cut(taken: list[tuple[int, bytes | None]], border: bytes) -> int:
 def _failures(texts: list[str], width: int, clock: FileClock) -> list[Failure]:
     starts = [i for i in range(len(texts)) if _is_entry(texts, i)]
     section = "-" * width
-    roots = (i for i, text in enumerate(texts) if text == _ROOT.decode() and texts[i - 1] == section)
+    roots = (i for i, text in enumerate(texts) if text == ROOT.decode() and texts[i - 1] == section)
     root = next(roots, len(texts))
     found = []
     for i, next_start in zip(starts, [*starts[1:], len(texts)], strict=False):

@@ -1,6 +1,6 @@
 """What torch's agent and launcher log about workers, read from their log lines.
 
-The texts are those of torch 2.0 to 2.14: ``elastic/multiprocessing/api.py``, ``elastic/agent/server/api.py`` and
+The texts are those of torch 1.9 to 2.14: ``elastic/multiprocessing/api.py``, ``elastic/agent/server/api.py`` and
 ``elastic/rendezvous/dynamic_rendezvous.py``. A line counts only behind a prefix that names one of torch's own files or
 loggers, and never behind a worker's label: a worker's output can say anything.
 """
@@ -28,9 +28,14 @@ _WRITERS = (
 )
 
 
+def is_of_torch(prefix: Prefix) -> bool:
+    """Whether the prefix names one of the files or loggers of torch's agent and launcher."""
+    return not prefix.worker and any(writer in prefix.writer for writer in _WRITERS)
+
+
 def read_log_line(prefix: Prefix) -> Reading | None:
     """What an agent's line tells; None when it is none of those that are known."""
-    if prefix.worker or len(prefix.text) > _LONGEST or not any(writer in prefix.writer for writer in _WRITERS):
+    if len(prefix.text) > _LONGEST or not is_of_torch(prefix):
         return None
     for start, pattern, read in _LINES:
         if start in prefix.text and (match := pattern.fullmatch(prefix.text)):
@@ -48,6 +53,7 @@ def _worker_failed(match: re.Match[str]) -> Reading:
         "pid": _number(match["pid"]),
         "exit_code": exit_code,
         "signal": signal_name(-exit_code) if exit_code is not None and exit_code < 0 else None,
+        "of": match["of"],
         "entrypoint": match["entrypoint"],
     }
 
@@ -85,6 +91,33 @@ def _group_succeeded(match: re.Match[str]) -> Reading:
     return "torchelastic.log.group_succeeded", {"role": match["role"]}
 
 
+def _of_role(name: str) -> Callable[[re.Match[str]], Reading]:
+    return lambda match: (f"torchelastic.log.{name}", {"role": match["role"]})
+
+
+def _agent_started(match: re.Match[str]) -> Reading:
+    return "torchelastic.log.agent_started", {"role": match["role"], "entrypoint": match["entrypoint"]}
+
+
+def _group_finished(match: re.Match[str]) -> Reading:
+    return "torchelastic.log.group_finished", {
+        "state": match["state"].rpartition(".")[2],
+        "wait_s": float(match["wait"]),
+    }
+
+
+def _barrier_passed(match: re.Match[str]) -> Reading:
+    return "torchelastic.log.barrier_passed", {"elapsed_s": float(match["elapsed"])}
+
+
+def _worker_stuck(match: re.Match[str]) -> Reading:
+    return "torchelastic.log.worker_stuck", {"pid": int(match["pid"]), "text": match[0]}
+
+
+def _rendezvous_left(match: re.Match[str]) -> Reading:
+    return "torchelastic.log.rendezvous_left", {"text": match["text"]}
+
+
 def _barrier_failed(match: re.Match[str]) -> Reading:
     return "torchelastic.log.barrier_failed", {"elapsed_s": float(match["elapsed"]), "error": None}
 
@@ -102,13 +135,14 @@ def _number(text: str) -> int | None:
 
 
 _INT = r"\d{1,10}"
+_SECONDS = r"\d{1,15}(?:\.\d{1,20})?(?:e-\d\d)?"
 _LINES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], Reading]], ...] = tuple(
     (start, re.compile(pattern, re.DOTALL), read)
     for start, pattern, read in (
         (
             "failed (exitcode: ",
             rf"failed \(exitcode: (?P<code>-?{_INT}|None)\) local_rank: (?P<local_rank>{_INT})"
-            rf" \(pid: (?P<pid>{_INT}|None)\) of (?:binary|fn): (?P<entrypoint>.*?)(?: \(start_method: \w+\))?",
+            rf" \(pid: (?P<pid>{_INT}|None)\) of (?P<of>binary|fn): (?P<entrypoint>.*?)(?: \(start_method: \w+\))?",
             _worker_failed,
         ),
         ("Sending process ", rf"Sending process (?P<pid>{_INT}) closing signal (?P<signal>\S+)", _signal_sent),
@@ -139,9 +173,38 @@ _LINES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], Reading]], .
         ),
         (
             "Error waiting on exit barrier.",
-            r"Error waiting on exit barrier\. Elapsed: (?P<elapsed>\d{1,15}(?:\.\d{1,20})?(?:e-\d\d)?) seconds",
+            rf"Error waiting on exit barrier\. Elapsed: (?P<elapsed>{_SECONDS}) seconds",
             _barrier_failed,
         ),
+        (
+            "] starting workers for entrypoint: ",
+            r"\[(?P<role>.*?)\] starting workers for entrypoint: (?P<entrypoint>.*)",
+            _agent_started,
+        ),
+        (
+            "] Rendezvous'ing worker group",
+            r"\[(?P<role>.*?)\] Rendezvous'ing worker group",
+            _of_role("rendezvous_begun"),
+        ),
+        ("] Starting worker group", r"\[(?P<role>.*?)\] Starting worker group", _of_role("group_started")),
+        (
+            "Local worker group finished (",
+            rf"Local worker group finished \((?P<state>[\w.]{{1,60}})\)\."
+            rf" Waiting (?P<wait>{_SECONDS}) seconds for other agents to finish",
+            _group_finished,
+        ),
+        (
+            "Done waiting for other agents.",
+            rf"Done waiting for other agents\. Elapsed: (?P<elapsed>{_SECONDS}) seconds",
+            _barrier_passed,
+        ),
+        (
+            "] Worker pid=",
+            rf"\[.*?\] Worker pid=(?P<pid>{_INT}) (?:stuck in|entered) uninterruptible sleep.*",
+            _worker_stuck,
+        ),
+        (" did not exit after ", rf"Process (?P<pid>{_INT}) did not exit after SIG\w+ within .*", _worker_stuck),
+        ("Rendezvous gracefully exited: ", r"Rendezvous gracefully exited: (?P<text>.*)", _rendezvous_left),
         (
             " has failed to shutdown the rendezvous ",
             r"The node '(?P<node>.*?)' has failed to shutdown the rendezvous '(?P<run>.*)'"

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import jobtape
 from jobtape.importers.earlier import grown_from
@@ -36,10 +36,30 @@ class ImportReport:
     runs: list[tuple[str, str, int]] = field(default_factory=list)
     """Run id, name of its directory, and the records imported, for each run."""
     files: int = 0
+    formats: list[tuple[str, str]] = field(default_factory=list)
+    """Each file and the format it was read as."""
+    guessed: bool = False
+    """Whether the formats were found out from the files."""
+    passed_over: int = 0
+    """Files in directories that are of no known format."""
     records: int = 0
     damaged: int = 0
     foreign: int = 0
     warnings: list[str] = field(default_factory=list)
+
+
+class Writer(NamedTuple):
+    """The process of the job that wrote a foreign file, where the file is its own.
+
+    Attributes:
+        ended: the file says that the process came to its own end.
+    """
+
+    rank: int | None
+    local_rank: int | None = None
+    pid: int | None = None
+    host: str = ""
+    ended: bool = False
 
 
 class _RunPart:
@@ -52,14 +72,14 @@ class _RunPart:
         self.first_ns: int | None = None
         self.hosts: Counter[str] = Counter()
         self.damaged = 0
-        self.shown: list[int] = []
+        self.shown: list[str] = []
         self.foreign = 0
 
     def write(self, record: EventRecord | RdzvRecord, line: int, host: str | None) -> None:
         record.seq = self.count + 1
         encoded = encode(record)
         if len(encoded) > MAX_LINE_BYTES:
-            self.lose(line)
+            self.lose(record.origin or str(line))
             return
         self.count += 1
         if record.time_ns is not None and (self.first_ns is None or record.time_ns < self.first_ns):
@@ -68,10 +88,10 @@ class _RunPart:
             self.hosts[host] += 1
         self.body.write(encoded + b"\n")
 
-    def lose(self, line: int) -> None:
+    def lose(self, place: str) -> None:
         self.damaged += 1
         if len(self.shown) < SHOWN_LINES:
-            self.shown.append(line)
+            self.shown.append(place)
 
 
 def _pids_of(record: EventRecord | RdzvRecord) -> Iterator[int]:
@@ -88,11 +108,26 @@ def _pids_of(record: EventRecord | RdzvRecord) -> Iterator[int]:
 
 
 class ForeignFile:
-    """One file's records on their way to the shelf."""
+    """One file's records on their way to the shelf.
 
-    def __init__(self, source: Path, shelf: Path) -> None:
+    Args:
+        source: the file.
+        shelf: the directory of runs.
+        stem: what the tape file's name begins with; the source's own name when it is None.
+        replaces: whether earlier imports under that stem into the same run are replaced, whatever was in them.
+
+    Attributes:
+        writer: the process whose own file it is; its tape is then that worker's.
+        likely_run_id: the run it is of, unless the files imported with it name another one.
+    """
+
+    def __init__(self, source: Path, shelf: Path, *, stem: str | None = None, replaces: bool = False) -> None:
         self._source = source
         self._shelf = shelf
+        self._stem = safe_name(source.stem if stem is None else stem)
+        self._replaces = replaces
+        self.writer: Writer | None = None
+        self.likely_run_id: str | None = None
         self._parts: dict[str, _RunPart] = {}
         self._current: str | None = None
         self._early = _RunPart(shelf)  # what came before the first run id
@@ -134,9 +169,9 @@ class ForeignFile:
             self._enter(run_id)
         self._part().write(record, line, host)
 
-    def damaged_line(self, line: int) -> None:
-        """Count a line that is damaged or cut off."""
-        self._part().lose(line)
+    def damaged_line(self, line: int, name: str | None = None) -> None:
+        """Count a line that is damaged or cut off, in the file of that name where there are several."""
+        self._part().lose(f"{self._source.name if name is None else name}:{line}")
 
     def foreign_line(self) -> None:
         """Count a line that is none of a record."""
@@ -164,15 +199,14 @@ class ForeignFile:
         """
         if not self._parts and self._early.count:
             self._parts[default_run_id] = self._early
-        stem = safe_name(self._source.stem)
         saved = []
         for run_id, part in self._parts.items():
             if not part.count:
                 continue
             name = own_name.get(run_id, safe_name(run_id))
-            older = self._earlier(f"{safe_name(run_id)}-import-*" if run_id in own_name else name, stem, digest, part)
+            older = self._earlier(f"{safe_name(run_id)}-import-*" if run_id in own_name else name, digest, part)
             directory = older[0].parent if older else self._shelf / name
-            path = directory / f"{stem}-import-{digest[:8]}.jsonl"
+            path = directory / f"{self._stem}-import-{digest[:8]}.jsonl"
             self._write(path, run_id, part)
             for file in older:
                 if file != path:
@@ -181,10 +215,10 @@ class ForeignFile:
         self.close()
         return saved
 
-    def _earlier(self, directory: str, stem: str, digest: str, part: _RunPart) -> list[Path]:
-        files = sorted(self._shelf.glob(f"{directory}/{stem}-import-*.jsonl"))
+    def _earlier(self, directory: str, digest: str, part: _RunPart) -> list[Path]:
+        files = sorted(self._shelf.glob(f"{directory}/{self._stem}-import-*.jsonl"))
         renamed = sorted(set(self._shelf.glob(f"{directory}/*-import-{digest[:8]}.jsonl")) - set(files))
-        grown = [file for file in files if not file.is_symlink() and grown_from(file, part.body)]
+        grown = [f for f in files if not f.is_symlink() and (self._replaces or grown_from(f, part.body))]
         return grown + [file for file in renamed if not file.is_symlink()]
 
     def close(self) -> None:
@@ -208,6 +242,8 @@ class ForeignFile:
             jobtape=jobtape.__version__,
             source_file=plain_text(self._source.name),
         )
+        if self.writer is not None:
+            _name_writer(header, self.writer)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -226,12 +262,22 @@ class ForeignFile:
         seq = part.count
         if part.damaged:
             seq += 1
-            name = plain_text(self._source.name)
-            detail = ", ".join(f"{name}:{line}" for line in part.shown)
+            detail = plain_text(", ".join(part.shown))
             if part.damaged > len(part.shown):
                 detail += f", and {part.damaged - len(part.shown)} more"
             yield encode(LossRecord(seq=seq, reason="damaged_line", count=part.damaged, detail=detail)) + b"\n"
         if part.foreign:
             seq += 1
             yield encode(LossRecord(seq=seq, reason="foreign_line", count=part.foreign)) + b"\n"
-        yield encode(CloseRecord(seq=seq + 1, reason="imported", recorded=part.count, lost=part.damaged)) + b"\n"
+        if self.writer is None or self.writer.ended:
+            # A worker's tape that is not closed tells of a process that may have been killed.
+            yield encode(CloseRecord(seq=seq + 1, reason="imported", recorded=part.count, lost=part.damaged)) + b"\n"
+
+
+def _name_writer(header: Header, writer: Writer) -> None:
+    header.role = "worker"
+    header.pid = writer.pid or 0
+    if writer.host:
+        header.host, header.host_from = plain_text(writer.host), "records"
+    ranks = (("RANK", writer.rank), ("LOCAL_RANK", writer.local_rank))
+    header.ranks = {name: str(rank) for name, rank in ranks if rank is not None}

@@ -147,10 +147,11 @@ class _Reading:
             return
         kinds = set(map(type, records))
         # a search for one byte is many times faster than for three
-        if Header in kinds or CloseRecord in kinds or (b"$" in block and b'{"$' in block):
+        if Header in kinds or (b"$" in block and b'{"$' in block):
             for index, record in enumerate(records):
                 self._keep(record, self.line + index)
         else:
+            self.tape.closed = self.tape.closed or CloseRecord in kinds
             self.tape.records += records
             self.tape.lines += range(self.line, self.line + count)
         self.line += count
@@ -250,6 +251,8 @@ def _count_missing(tape: TapeFile) -> None:
     """Gaps as a set difference: lines of two threads may stand in either order."""
     first = tape.header.seq if tape.header is not None else 0
     seqs = [record.seq for record in tape.records]
+    if first + len(seqs) < _MAX_SEQ and seqs == list(range(first + 1, first + 1 + len(seqs))):
+        return
     seen = set(seqs)
     if len(seen) != len(seqs):
         _drop_repeats(tape)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 
 from jobtape.views.escape import visible
 
 NUMBERED = re.compile(r"\A(.*?)([0-9]{1,9})([^0-9]*)\Z", re.DOTALL)
 
 
+LONGEST_NAME = 256
+"""Characters of a host's name; a record may claim any."""
 LEAST_FOLDED = 3
 """Fewer names than this are written out, so that each can be copied."""
 
@@ -21,14 +22,15 @@ def ranges(numbers: Iterable[int]) -> str:
     >>> ranges([3, 0, 1, 2, 7])
     '0-3,7'
     """
-    pieces = []
-    for _, run in groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0]):
-        members = [number for _, number in run]
-        first, last = members[0], members[-1]
-        if last - first == 1:
-            pieces.append(f"{first},{last}")
-        else:
-            pieces.append(str(first) if first == last else f"{first}-{last}")
+    pieces: list[str] = []
+    first = last = None
+    for number in [*sorted(set(numbers)), None]:
+        if last is not None and number == last + 1:
+            last = number
+            continue
+        if first is not None and last is not None:
+            pieces.append(str(first) if first == last else f"{first}{',' if last == first + 1 else '-'}{last}")
+        first = last = number
     return ",".join(pieces)
 
 
@@ -45,7 +47,7 @@ def rank_phrase(ranks: Sequence[int]) -> str:
     text = ranges(ranks)
     if len(text) <= 60:
         return f"ranks {text}"
-    cut = text[:50].rsplit(",", 1)[0]
+    cut = text[:24].rsplit(",", 1)[0]
     return f"{len(set(ranks)):,} ranks ({cut},…)"
 
 
@@ -57,7 +59,7 @@ def node_names(hosts: Iterable[str], limit: int = 60) -> str:
     """
     numbered: dict[tuple[str, str], list[str]] = {}
     names: list[str] = []
-    for host in dict.fromkeys(hosts):
+    for host in dict.fromkeys(host[:LONGEST_NAME] for host in hosts):
         name, dot, domain = host.partition(".")
         if name.isdecimal():
             name, dot, domain = host, "", ""
@@ -76,7 +78,9 @@ def node_names(hosts: Iterable[str], limit: int = 60) -> str:
     while names and len(", ".join([*kept, names[0]])) <= limit:
         kept.append(names.pop(0))
     if not kept:
-        return f"{names[0][:limit]}…" + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
+        cut, comma, _ = names[0][:limit].rpartition(",")
+        first = f"{cut},…]" if comma and "[" in cut else f"{names[0][:limit]}…"
+        return first + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
     return f"{', '.join(kept)} and {len(names):,} more"
 
 
@@ -86,7 +90,7 @@ def change_of_nodes(before: Iterable[str], after: Iterable[str]) -> str:
     >>> change_of_nodes(["edge-01", "edge-02"], ["edge-02", "edge-03"])
     'edge-03 joined, edge-01 left'
     """
-    was, now = list(before), list(after)
+    was, now = dict.fromkeys(before), dict.fromkeys(after)
     joined, left = [node for node in now if node not in was], [node for node in was if node not in now]
     told = [f"{node_names(nodes)} {verb}" for nodes, verb in ((joined, "joined"), (left, "left")) if nodes]
     return ", ".join(told)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jobtape.importers.onto_tape import ImportReport
 
 SHOWN_RUNS = 20
+SHOWN_FILES = 3
 
 
 def imported(report: ImportReport, shelf: Path) -> Page:
@@ -22,6 +23,12 @@ def imported(report: ImportReport, shelf: Path) -> Page:
         f"Imported {count(report.records, 'record')} of {count(len(report.runs), 'run')}"
         f" from {count(report.files, 'file')} into {visible(str(shelf))}."
     )
+    if report.guessed:
+        for name in dict.fromkeys(name for _, name in report.formats):
+            files = [file for file, its in report.formats if its == name]
+            page.line(f"Read as {name}: {_listed(files)}.")
+    if report.passed_over:
+        page.line(f"Passed over {count(report.passed_over, 'file')} of no known format.")
     if report.foreign:
         page.line(f"Skipped {count(report.foreign, 'other line')}.")
     if report.damaged:
@@ -36,3 +43,10 @@ def imported(report: ImportReport, shelf: Path) -> Page:
     if len(report.runs) > SHOWN_RUNS:
         page.line(f"and {count(len(report.runs) - SHOWN_RUNS, 'more run')}; jobtape ls shows them")
     return page
+
+
+def _listed(files: list[str]) -> str:
+    """Some files by name, or how many there are."""
+    if len(files) > SHOWN_FILES:
+        return count(len(files), "file")
+    return ", ".join(visible(file) for file in files)

@@ -8,6 +8,7 @@ read as markup.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,6 +69,22 @@ class Page:
     def grid(self, grid: Grid) -> None:
         """Add a table; one too wide for the place becomes a short block a row."""
         self.parts.append(grid)
+
+    def height(self, width: int) -> int:
+        """How many lines it takes where lines are `width` columns wide."""
+        console = make_console(io.StringIO(), {"COLUMNS": str(width)})
+        return sum(1 for part in self.parts for _ in lines_of(part, console, ruled=True))
+
+    def cut(self, lines: int, width: int, last: str) -> Page:
+        """As much of it as takes fewer lines than that, and what to say of the rest."""
+        kept = Page()
+        for part in self.parts:
+            kept.parts.append(part)
+            if kept.height(width) >= lines:
+                kept.parts.pop()
+                break
+        kept.line(last)
+        return kept
 
     def blank(self) -> None:
         """Add an empty line, unless there is one or nothing yet."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobtape.diagnose.model import iso
+from jobtape.views.attempt import STATE_STYLES
 from jobtape.views.clock import duration, moment
 from jobtape.views.escape import brief
 from jobtape.views.groups import count
 from jobtape.views.page import Grid, Page, Piece
-from jobtape.views.verdict import STATE_STYLES
+from jobtape.views.time import percent
 
 if TYPE_CHECKING:
     from jobtape.diagnose.model import Run
@@ -27,6 +28,7 @@ class RunRow:
     run_id: str
     run: Run | None
     trouble: str = ""
+    productive_share: float | None = None
 
 
 def table(rows: Sequence[RunRow], *, now: float, hidden: int = 0) -> Page:
@@ -77,7 +79,7 @@ def cells(row: RunRow, zone: str, now: float) -> list[Piece]:
         f"{run.nodes:,}",
         f"{run.world_size:,}" if run.world_size is not None else "-",
         f"{restarts:,}",
-        "-",
+        percent(row.productive_share) if row.productive_share is not None else "-",
     ]
 
 
@@ -101,7 +103,7 @@ def row_json(row: RunRow) -> dict[str, Any]:
             "membership": run.restarts.membership,
             "preemption": run.restarts.preemption,
         },
-        "productive_share": None,
+        "productive_share": None if row.productive_share is None else round(row.productive_share, 6),
         "loss": {
             "events_missing": run.loss.events_missing,
             "damaged_lines": run.loss.damaged_lines,

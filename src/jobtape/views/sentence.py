@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jobtape.diagnose.likeness import ending_of
 from jobtape.views.clock import duration, moment
-from jobtape.views.endings import Ending, endings
+from jobtape.views.endings import Ending, endings, firsts, several, ways, which
 from jobtape.views.escape import brief, brief_place, visible
-from jobtape.views.groups import count, ranges, rank_phrase
+from jobtape.views.groups import count, node_names, ranges, rank_phrase
 
 if TYPE_CHECKING:
     from jobtape.diagnose.model import Attempt, Cause, Run
@@ -25,17 +26,21 @@ SIGNAL_WORDS = {
 }
 
 
-def sentence(run: Run) -> str:
+def sentence(run: Run, limit: int = MESSAGE_LIMIT) -> str:
     """The answer about a run.
+
+    Args:
+        run: what the tape means.
+        limit: characters told of what the first rank said.
 
     Returns:
         One sentence, made safe for a terminal.
     """
-    told = answer(run)
+    told = answer(run, limit)
     return told if told.endswith(".") else f"{told}."
 
 
-def answer(run: Run) -> str:
+def answer(run: Run, limit: int) -> str:
     """The answer about a run; a full stop may still be missing."""
     if not run.attempts:
         return NO_ATTEMPT.get(run.state, NO_ATTEMPT["unknown"])
@@ -48,15 +53,17 @@ def answer(run: Run) -> str:
     attempts, futile = apart(run.attempts)
     last = attempts[-1]
     if run.state == "failed":
-        return f"{failed(attempts)}{in_vain(futile)}"
+        return f"{failed(attempts, limit)}{in_vain(futile)}"
     if run.state not in LEADS:
         covers = f"; it covers {duration(run.wall_s)}" if run.wall_s is not None else ""
-        said = f"; in attempt {last.index}, {blame(last.cause)}{aftermath(last)}" if last.cause is not None else ""
+        said = (
+            f"; in attempt {last.index}, {blame(last.cause, limit)}{aftermath(last)}" if last.cause is not None else ""
+        )
         return f"The record does not say how the run ended{covers}{said}{in_vain(futile)}"
     if regrouped(last) and futile:
         return f"{LEADS[run.state]}{after(run.wall_s)}: attempt {last.index} {how_ended(last)}{in_vain(futile)}"
     if last.cause is not None:
-        said = f": {blame(last.cause)}{aftermath(last)}"
+        said = f": {blame(last.cause, limit)}{aftermath(last)}"
     elif run.state == "lost":
         said = ": its record breaks off without an end, and no process of it is left here"
     else:
@@ -80,7 +87,7 @@ def in_vain(futile: Sequence[Attempt]) -> str:
     if not futile:
         return ""
     cause = futile[-1].cause
-    why = f": {blame(cause)}" if cause is not None else ""
+    why = f": {blame(cause, SHORT_MESSAGE)}" if cause is not None else ""
     return f"; {which(Ending(futile))} never got {'its' if len(futile) == 1 else 'their'} workers started{why}"
 
 
@@ -95,7 +102,7 @@ NO_ATTEMPT = {
 LEADS = {"stopped": "The run was stopped", "lost": "The run was lost"}
 
 
-def failed(attempts: Sequence[Attempt]) -> str:
+def failed(attempts: Sequence[Attempt], limit: int = MESSAGE_LIMIT) -> str:
     """The answer about a run that failed with the last of these attempts, without its full stop."""
     groups = endings(attempts)
     last = attempts[-1]
@@ -113,7 +120,7 @@ def failed(attempts: Sequence[Attempt]) -> str:
         return f"{lead}{comma} because nodes joined or left{earlier(attempts, final)}"
     if last.cause is None:
         return f"{lead} in failure, and the record does not say which rank was first or why"
-    return f"{lead}: {blame(last.cause)}{aftermath(last)}{earlier(attempts, final)}"
+    return f"{lead}: {blame_of(final, limit)}{aftermath(last)}{earlier(attempts, final)}"
 
 
 def after(seconds: float | None) -> str:
@@ -137,17 +144,20 @@ def in_attempt(run: Run, attempt: Attempt) -> str:
 
 def earlier(attempts: Sequence[Attempt], told: Ending | None = None) -> str:
     """What had ended the attempts before the last one, or before those that are told already, in few words."""
-    groups = endings(attempts[: -len(told.attempts) if told is not None else -1])
-    said = [f"; {which(group)} {how_ended(group.example)}" for group in groups[-2:]]
-    if len(groups) > 2:
-        said.insert(0, f"; {count(sum(len(g.attempts) for g in groups[:-2]), 'attempt')} before that ended otherwise")
-    return "".join(said)
-
-
-def which(ending: Ending) -> str:
-    """``attempt 3`` or ``attempts 0-36``."""
-    indices = [attempt.index for attempt in ending.attempts]
-    return f"attempt {indices[0]}" if len(indices) == 1 else f"attempts {ranges(indices)}"
+    before = attempts[: -len(told.attempts) if told is not None else -1]
+    groups = endings(before)
+    if len(groups) <= 2:
+        return "".join(f"; {which(group)} {how_they_ended(group)}" for group in groups)
+    final = ending_of(told.example) if told is not None else None
+    found = ways(before)
+    same = sum(len(way.attempts) for way in found if ending_of(way.example) == final)
+    others = [way for way in found if ending_of(way.example) != final]
+    said = [f"{same:,} ended the same way"] if same else []
+    said += [f"{len(way.attempts):,} {how_they_ended(way)}" for way in others[:1]]
+    if left := sum(len(way.attempts) for way in others[1:]):
+        said.append(f"{left:,} ended in {len(others) - 1:,} other way{'s' if len(others) > 2 else ''}")
+    these = "them" if told is not None and len(told.attempts) > 1 else "it"
+    return f"; of the {len(before):,} before {these}, {'; '.join(said)}"
 
 
 def regrouped(attempt: Attempt) -> bool:
@@ -158,10 +168,23 @@ def regrouped(attempt: Attempt) -> bool:
 def how_ended(attempt: Attempt) -> str:
     """How an attempt ended, as the rest of a sentence whose subject it is."""
     if attempt.cause is not None:
-        return f"ended because {blame(attempt.cause, SHORT_MESSAGE)}"
+        return because(blame(attempt.cause, SHORT_MESSAGE))
     return OUTCOMES.get(attempt.outcome, OUTCOMES["unknown"])
 
 
+def because(blamed: str) -> str:
+    """The rest of a sentence about what ended attempts; that nobody knows is no reason."""
+    return f"ended, and {blamed}" if blamed == NOBODY_KNOWS else f"ended because {blamed}"
+
+
+def how_they_ended(ending: Ending) -> str:
+    """How attempts that ended alike did, as the rest of a sentence whose subject they are."""
+    if ending.example.cause is not None:
+        return because(blame_of(ending, SHORT_MESSAGE))
+    return how_ended(ending.example).replace("was ", "were ") if len(ending.attempts) > 1 else how_ended(ending.example)
+
+
+NOBODY_KNOWS = "the record does not say which rank was first or why"
 OUTCOMES = {
     "succeeded": "succeeded",
     "failed": "failed, and the record does not say why",
@@ -174,14 +197,47 @@ OUTCOMES = {
 }
 
 
-def blame(cause: Cause, limit: int = MESSAGE_LIMIT) -> str:
-    """Who did what, as a sentence without its full stop."""
+def blame_of(ending: Ending, limit: int) -> str:
+    """Who did what in attempts that ended alike: all of them, where it was another one each time."""
+    cause = ending.example.cause
+    if cause is None:
+        return how_ended(ending.example)
+    ranks, hosts = firsts(ending)
+    if crowd := several(ending):
+        where = f" on {brief(hosts[0], 60)}" if len(hosts) == 1 else ""
+        return blame(cause, limit, f"{rank_phrase(crowd)}, not all of them each time,{where}")
+    on_several = f"{count(len(hosts), 'different host')} ({node_names(hosts, limit=40)})"
+    if ranks and len(ranks) > 1:
+        text = ranges(ranks)
+        listed = f" ({text})" if len(text) <= 30 else ""
+        where = f" on {on_several}" if len(hosts) > 1 else f" on {brief(hosts[0], 60)}" if hosts else ""
+        return blame(cause, limit, f"{count(len(ranks), 'different rank')}{listed}{where}")
+    if len(hosts) < 2:
+        return blame(cause, limit)
+    if ranks:
+        return blame(cause, limit, f"rank {ranks[0]} on {on_several}")
+    if cause.kind == "node_lost":
+        return blame(cause, limit, f"{'agents on ' if cause.pid is not None else ''}{on_several}")
+    return blame(cause, limit)
+
+
+def blame(cause: Cause, limit: int = MESSAGE_LIMIT, who: str = "") -> str:
+    """Who did what, as a sentence without its full stop.
+
+    Args:
+        cause: what is told.
+        limit: characters told of what was said.
+        who: whom to name instead of the cause's own rank, node or agent.
+    """
     if cause.kind == "unknown" and cause.rank is None and not cause.message:
-        return "the record does not say which rank was first or why"
+        return NOBODY_KNOWS
+    if cause.reason == "several_silent":
+        silent = rank_phrase(cause.ranks)
+        return f"a collective timed out; {silent} said nothing of it, and nothing tells who was waited for"
     done = deed(cause, limit)
-    if len(cause.ranks) > 1 and done.startswith("was "):
+    if (len(cause.ranks) > 1 or who[:1].isdigit()) and done.startswith("was "):
         done = f"were {done.removeprefix('was ')}"
-    return f"{HEDGES.get(cause.confidence, '')}{subject(cause)} {done}"
+    return f"{HEDGES.get(cause.confidence, '')}{who or subject(cause)} {done}"
 
 
 def subject(cause: Cause) -> str:
@@ -194,7 +250,8 @@ def subject(cause: Cause) -> str:
     if cause.kind == "node_lost":
         if cause.pid is not None:
             return f"the agent{host}"
-        return f"node {brief(cause.host, 60)}" if cause.host else "a node"
+        host = brief(cause.host or "a node", 60)
+        return host if host.startswith(("node", "a node")) else f"node {host}"
     if cause.ranks:
         return f"{rank_phrase(cause.ranks)}{host}"
     if cause.rank is not None:
@@ -225,6 +282,12 @@ def deed(cause: Cause, limit: int) -> str:
         return "vanished without an end, while other processes of its host went on"
     if cause.kind == "left_early":
         return f"left early{where}, with exit code 0, while others still worked{told}"
+    if cause.reason == "named_absent":
+        return f"did not come to where the others waited{where}{told}"
+    if cause.kind == "unknown" and cause.reason == "vanished_rank":
+        return f"ended without a word: its tape has no end{f', and last stood{where}' if where else ''}{told}"
+    if cause.kind == "unknown" and where:
+        return f"failed{where}, and the record does not say why{told}"
     return f"{DEEDS.get(cause.kind, DEEDS['unknown'])}{where}{told}"
 
 
