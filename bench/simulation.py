@@ -158,7 +158,8 @@ def _header(job: Job, node: int, role: str, pid: int, time_ns: int, ranks: Mappi
     fields = {
         "kind": "header", "seq": 0, "time_ns": time_ns if live else None,
         "mono_ns": time_ns - T0_NS + UPTIME_NS if live else None, "format": 1, "run_id": RUN_ID, "run_id_from": "given",
-        "host": f"n{node:05}", "host_from": "hostname", "boot_id": f"00000000-0000-4000-8000-{node:012}" if live else "",
+        "host": f"n{node:05}", "host_from": "hostname",
+        "boot_id": f"00000000-0000-4000-8000-{node:012}" if live else "",
         "pid": pid if live else 0, "pid_start": 157_193 if live else 0, "parent_pid": 900 if role == "worker" else 1,
         "role": role if live else "import", "python": "3.11.7", "torch": "2.13.0+cpu", "jobtape": "0.1.0",
         "command": ["torchrun", "--event-log-handler=tape", "train.py"], "ranks": dict(ranks), "scheduler": {},
@@ -214,10 +215,17 @@ def _lines(job: Job, role: str, *, again: bool, head: bool) -> list[Line]:
         synced(0.003)
     else:
         if job.is_live:
-            facts = {"run_id": RUN_ID, "min_nodes": job.nodes, "nproc_per_node": job.ranks, "max_restarts": job.restarts}
+            facts = {
+                "run_id": RUN_ID,
+                "min_nodes": job.nodes,
+                "nproc_per_node": job.ranks,
+                "max_restarts": job.restarts,
+            }
             event(0.0, "jobtape.launch.start", "AGENT", facts)
         says(0.001, f"{HANDLER}next_rendezvous", "attempts to join the next round of")
-    says(0.004, f"{EXECUTOR}_add_to_participants", "added itself to the participants of round #a# of", ". Pending sync.")
+    says(
+        0.004, f"{EXECUTOR}_add_to_participants", "added itself to the participants of round #a# of", ". Pending sync."
+    )
     updated(0.005)
     synced(0.006)
     joined = f" as rank #n# in a world of size {job.nodes}."
@@ -254,8 +262,8 @@ def _lines(job: Job, role: str, *, again: bool, head: bool) -> list[Line]:
 
 def _of_rank(job: Job, local: int) -> dict[str, Any]:
     return {
-        "local_rank": [local], "role_rank": ["@r%d@" % local], "role_world_size": [job.nodes * job.ranks], "exit_code": [None],
-        "worker_pid": [None],
+        "local_rank": [local], "role_rank": [f"@r{local}@"], "role_world_size": [job.nodes * job.ranks],
+        "exit_code": [None], "worker_pid": [None],
     }  # fmt: skip
 
 

@@ -22,7 +22,11 @@ def test_a_file_beside_the_runs_is_used(jobtape, shelf):
     """`signatures.toml` in the directory of tapes needs no variable, and is no run."""
     (shelf / "signatures.toml").write_text('[[signature]]\ntext = "shapes differ"\nsays = "peer gone"\n')
     done = jobtape("why", "demo", "--json", "--dir", shelf)
-    assert (1, [], "suspected") == (done.code, warnings(done), json.loads(done.out)["attempts"][0]["cause"]["confidence"])
+    assert (1, [], "suspected") == (
+        done.code,
+        warnings(done),
+        json.loads(done.out)["attempts"][0]["cause"]["confidence"],
+    )
     assert 0 == jobtape("ls", "--dir", shelf).code
 
 

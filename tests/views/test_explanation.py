@@ -37,7 +37,7 @@ def reasons_given():
             found |= texts(node.args[place : place + 1])
         elif isinstance(node, ast.FunctionDef) and node.name.startswith("_why"):
             found |= {text for part in ast.walk(node) if isinstance(part, ast.Return) for text in texts(part)}
-    return found
+    return found - {""}
 
 
 def texts(nodes):

@@ -56,4 +56,5 @@ def _decoded(text: str) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
-    return tomllib.loads(text)
+    decoded: dict[str, Any] = tomllib.loads(text)
+    return decoded

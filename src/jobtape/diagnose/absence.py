@@ -1,7 +1,7 @@
 """When every rank that failed says that another one is missing: which one, and since when they waited for it.
 
 A record that names the absent rank comes first, then a rank that had left, then where each rank stood and at which
-step. An abort of a watchdog points at the ranks that said nothing of a timeout, and at one only when it is the only one.
+step. An abort of a watchdog points at the ranks that said nothing of a timeout, and at one only when it is alone.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ def _is_timeout(suspect: Suspect) -> bool:
 def vanished(suspects: Sequence[Suspect]) -> list[Suspect]:
     """Workers that no agent watched and whose own tapes stop without an end."""
     return [
-        s
-        for s in suspects
-        if s.member is None and s.ending == UNKNOWN and not s.worker.alive and not s.worker.imported
+        s for s in suspects if s.member is None and s.ending == UNKNOWN and not s.worker.alive and not s.worker.imported
     ]
 
 
@@ -123,7 +121,7 @@ def _left_early(scene: Scene) -> Cause | None:
     absent = [s for s in rest if s.ending == SUCCEEDED and _ended_before(s, scene)]
     if not absent and any(s.ending == STOPPED for s in rest):
         # An agent signals whoever still runs: a rank with neither signal nor failure had ended already.
-        absent = [s for s in rest if s.ending == UNKNOWN]
+        absent = [s for s in rest if s.ending == UNKNOWN or (s.ending == SUCCEEDED and s.worker.left is None)]
     return _of_rank(absent[0], "left_early", scene, "left_early") if len(absent) == 1 else None
 
 

@@ -1,7 +1,7 @@
 """Where a run's wall time went: exact sums over exclusive categories, for the run, its attempts, nodes and ranks.
 
-The run's own account follows one rank of each attempt, that with the most steps: ranks that train together step together,
-and adding the time of thousands would hide what the job waited for.
+The run's own account follows one rank of each attempt, that with the most steps: ranks that train together step
+together, and adding the time of thousands would hide what the job waited for.
 """
 
 from __future__ import annotations
@@ -315,10 +315,10 @@ def _spent(frame: Frame, activity: Activity | None, life: Life, clocks: Clocks, 
     up, over, fault = frame.up_ns, frame.over_ns, frame.fault_ns
     if over <= up:
         return {}
-    if activity is None and (life.start_ns is None or life.start_ns <= up) and fault is None:
-        if life.end_ns is None or life.end_ns >= over:
-            # So it is for most ranks of most attempts.
-            return {"running": over - up}
+    throughout = (life.start_ns is None or life.start_ns <= up) and (life.end_ns is None or life.end_ns >= over)
+    if activity is None and fault is None and throughout:
+        # So it is for most ranks of most attempts.
+        return {"running": over - up}
     track = Track(up, over)
     spend(track, frame, activity, clocks, reached, life)
     return track.sums

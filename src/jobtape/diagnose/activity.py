@@ -1,8 +1,8 @@
 """What a worker says that it did while it ran: its steps, and the spans that the time account knows.
 
 A step is an event named ``step`` with a whole number ``step`` (``emit("step", step=120)``), or the end of a span of
-that name that went well. Long runs have millions of both, so they are kept in arrays. Times are seconds on the clock of the
-process that wrote them.
+that name that went well. Long runs have millions of both, so they are kept in arrays. Times are seconds on the clock
+of the process that wrote them.
 """
 
 from __future__ import annotations

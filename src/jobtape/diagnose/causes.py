@@ -147,7 +147,7 @@ def with_mark(cause: Cause, mark: Mark) -> Cause:
     )
 
 
-def of_outside_stop(stopped: Sequence[Suspect], suspects: Sequence[Suspect], *, whole: bool) -> Cause:
+def of_outside_stop(stopped: Sequence[Suspect], *, whole: bool) -> Cause:
     """Ranks that no agent watched got SIGTERM, and none of them had failed: the scheduler or the launcher stopped them.
 
     A launcher stops its ranks so too when one of them has failed: with ranks missing from the record it may have.

@@ -105,7 +105,9 @@ def of_failure(worker: Worker, signal: str | None) -> list[str | None]:
     if worker.thread_error is not None:
         found.append(cite(worker.thread_error_at, f"a thread of {who(worker)} raised {worker.thread_error.headline}"))
     if worker.oom_at is not None:
-        found.append(cite(worker.oom_at, f"{'the scheduler' if worker.oom_presumed else 'the kernel'} says: {worker.oom_text}"))
+        found.append(
+            cite(worker.oom_at, f"{'the scheduler' if worker.oom_presumed else 'the kernel'} says: {worker.oom_text}")
+        )
     elif worker.oom_kills:
         found.append(cite(worker.end, f"the kernel counted {worker.oom_kills} out-of-memory kills meanwhile"))
     if worker.rank is not None and worker.start is not None and worker.pid is not None:

@@ -56,7 +56,7 @@ class Pause(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What the scheduler or the kernel says of the job: ``preemption``, ``time_limit``, ``node_failure`` …, in its words.
+    """What the scheduler or the kernel says of the job: ``preemption``, ``time_limit``, ``node_failure`` …, in words.
 
     Attributes:
         host: the node that it names, empty where it names none.

@@ -35,6 +35,9 @@ Metadata = dict[str, Any]
 _BEGINNINGS = frozenset({"torchelastic.log.launch", "torchelastic.log.agent_started"})
 """Lines that torchrun logs once, before its agent does anything."""
 
+ONE_LOOK_S = 0.5
+"""Within it an agent names all workers that it has found failed."""
+
 
 def log_line(cast: Cast, name: str, metadata: Metadata, point: Point) -> bool:
     """Take in one log line.
@@ -95,6 +98,15 @@ def _enter(agent: Agent, point: Point, pid: int | None) -> None:
         agent.printed = []
 
 
+def _same_look(stint: Stint | None, point: Point, local_rank: int | None) -> bool:
+    """Whether the agent names one more worker that had failed when it looked, before it says what it will do."""
+    if stint is None or stint.failed is None or stint.restarting is not None:
+        return False
+    if stint.failed.time is None or point.time is None or not 0 <= point.time - stint.failed.time < ONE_LOOK_S:
+        return False
+    return all(worker.failure is None for worker in stint.having(None, local_rank))
+
+
 def _ran(agent: Agent, point: Point) -> Stint:
     """The stint in progress, of which a line says that its workers ran; nothing may say when they were started."""
     stint = stint_in_progress(agent, point)
@@ -105,8 +117,10 @@ def _ran(agent: Agent, point: Point) -> Stint:
 
 def _worker_failed(agent: Agent, metadata: Metadata, point: Point) -> None:
     pid = as_count(metadata.get("pid"))
-    _enter(agent, point, pid)
-    stint, worker = find_worker(agent, point, local_rank=as_count(metadata.get("local_rank")), pid=pid)
+    local_rank = as_count(metadata.get("local_rank"))
+    if not _same_look(agent.current, point, local_rank):
+        _enter(agent, point, pid)
+    stint, worker = find_worker(agent, point, local_rank=local_rank, pid=pid)
     if agent.printed and not stint.over:
         stint.printed += agent.printed
         agent.printed = []

@@ -118,7 +118,7 @@ def _killed(worker: Worker, mark: Mark) -> None:
 
 
 def requeued(group: Group, following: Group | None) -> Cause | None:
-    """The scheduler queued a job again whose agents all fell silent: it ended them, for a reason that it does not say."""
+    """The scheduler queued a job again whose agents all fell silent: it ended them, and does not say why."""
     if following is None or following.launch == group.launch or not group.members:
         return None
     before = [m.agent.requeues for m in group.members]
@@ -141,4 +141,3 @@ def requeued(group: Group, following: Group | None) -> Cause | None:
 def _count(agent: Agent) -> str:
     times = "time" if agent.requeues == 1 else "times"
     return f"the agent on {agent.host} began with SLURM_RESTART_COUNT: queued again {agent.requeues} {times} by then"
-

@@ -45,9 +45,7 @@ def unpack(data: bytes) -> FileFacts:
 
 
 def _by_pid(agent: Agent) -> Pids:
-    return {
-        worker.pid: (stint, worker) for stint in agent.stints for worker in stint.workers if worker.pid is not None
-    }
+    return {worker.pid: (stint, worker) for stint in agent.stints for worker in stint.workers if worker.pid is not None}
 
 
 def _same(pids: Pids, others: Pids) -> bool:

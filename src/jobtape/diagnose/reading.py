@@ -104,9 +104,7 @@ def _timekeeper(header: Header, live: bool) -> tuple[Timekeeper, Clock, float | 
     return wall, Clock("wall", header.host), None
 
 
-def _agent_of(
-    file: TapeFile, header: Header, facts: FileFacts, seconds: Timekeeper, alive: bool
-) -> Agent:
+def _agent_of(file: TapeFile, header: Header, facts: FileFacts, seconds: Timekeeper, alive: bool) -> Agent:
     return Agent(
         file=file.path.name,
         host=header.host,
@@ -128,9 +126,7 @@ def _place(name: str, line: int, record: Record) -> Place:
     return Place(name, line, record.seq) if origin is None else Place(origin, 0, record.seq)
 
 
-def _read_agents(
-    file: TapeFile, header: Header, facts: FileFacts, fixed: Agent | None, seconds: Timekeeper
-) -> None:
+def _read_agents(file: TapeFile, header: Header, facts: FileFacts, fixed: Agent | None, seconds: Timekeeper) -> None:
     """Torch's records, log lines and the agent's own records, in the order of the file."""
     name = file.path.name
     cast = Cast(name, header.host, fixed)
@@ -233,9 +229,7 @@ def _torch_event(cast: Cast, record: EventRecord, point: Point) -> bool:
     return True
 
 
-def _read_worker(
-    file: TapeFile, header: Header, clock: Clock, seconds: Timekeeper, alive: bool
-) -> Process:
+def _read_worker(file: TapeFile, header: Header, clock: Clock, seconds: Timekeeper, alive: bool) -> Process:
     name = file.path.name
     start = Point(seconds(header), Place(name, 1, 0))
     process = Process(
@@ -271,7 +265,9 @@ def _read_worker(
     process.activity = ordered(activity)
     if file.records:
         # Of an import the records on its end carry no time.
-        dated = (n for n in range(len(file.records) - 1, -1, -1) if getattr(file.records[n], "time_ns", None) is not None)
+        dated = (
+            n for n in range(len(file.records) - 1, -1, -1) if getattr(file.records[n], "time_ns", None) is not None
+        )
         at = next(dated, -1)
         last = file.records[at]
         process.last = Point(seconds(last), Place(name, file.lines[at] if file.lines else 0, last.seq))

@@ -74,7 +74,9 @@ def _stopped_first(told: Sequence[Member], errors: Sequence[Erring], clocks: Clo
     for member, error, point in errors:
         time = clocks.at(member.agent.clock, point)
         waited = _is(error, TIMED_OUT) or _waited_in_vain(error)
-        if not (is_consequence(error) or waited) or (waited and (time is None or signalled is None or time < signalled)):
+        if not (is_consequence(error) or waited) or (
+            waited and (time is None or signalled is None or time < signalled)
+        ):
             return False
     return True
 

@@ -189,9 +189,9 @@ def row_of(error: FailureText | None, added: Added = NOTHING_ADDED) -> Signature
     if error.error_type is not None and not _RAISED_BY_LIBRARIES.search(error.error_type):
         return None
     for row, search, literals in _ROWS:
-        if any(literal in text for literal in literals) and search.search(text):
-            if not row.generic or raised_in_torch_distributed(error):
-                return row
+        said = any(literal in text for literal in literals) and search.search(text)
+        if said and (not row.generic or raised_in_torch_distributed(error)):
+            return row
     return None
 
 

@@ -1,4 +1,4 @@
-"""A run's wall time cut into stretches: for each attempt what was before its workers ran, when they ran, what came after.
+"""A run's wall time cut into stretches: for each attempt before its workers ran, while they ran, and after.
 
 `frames_of` cuts at the moments that the record proves; what the workers did between two of them is told by
 `jobtape.diagnose.worker_time`. Times are whole nanoseconds since 1970, so that sums are exact.
@@ -79,7 +79,8 @@ class Frame(NamedTuple):
     """One attempt's part of the run's time.
 
     Attributes:
-        begin_ns: where the attempt before it was over, or the run began; ``end_ns``: where this one was, or the run ended.
+        begin_ns: where the attempt before it was over, or the run began; ``end_ns``: where this one was, or
+            the run ended.
         before: until its workers started.
         up_ns: when they started, and ``over_ns``: when it was noticed that they had failed, would be restarted, or had
             ended. Both are the same where no workers ran.

@@ -229,7 +229,9 @@ def _pause(stint: Stint | None, time: float) -> float | None:
     if stint is None:
         return None
     before, stint.beat_at = stint.beat_at, time
-    if before is None or (stint.pause is not None and time - before <= (stint.pause.end.time or 0.0) - stint.pause.began):
+    if before is None or (
+        stint.pause is not None and time - before <= (stint.pause.end.time or 0.0) - stint.pause.began
+    ):
         return None
     return before
 

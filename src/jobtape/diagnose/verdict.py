@@ -23,7 +23,6 @@ from jobtape.diagnose.suspects import (
     NEEDS_NO_PEER,
     OWN,
     STOPPED,
-    SUCCEEDED,
     UNKNOWN,
     VAGUE,
     Suspect,
@@ -344,7 +343,7 @@ def _no_worker_failed(group: Group, suspects: Sequence[Suspect], clocks: Clocks)
     """No worker is known to have failed by itself: an agent may have, or that the group failed is all that is known."""
     stopped = [s for s in suspects if s.member is None and s.ending == STOPPED]
     if stopped and not any(s.worker.alive for s in suspects):
-        return causes.of_outside_stop(stopped, suspects, whole=not group.missing_ranks)
+        return causes.of_outside_stop(stopped, whole=not group.missing_ranks)
     for member in nodes.erring(group):
         return cause_of_agent(member, clocks)
     failed = [m for m in group.members if m.stint.failed and m.stint.succeeded is None and m.stint.membership is None]

@@ -171,7 +171,7 @@ class _Work:
             return False
         ahead = slice(first + 1, last + 1)
         least = min(map(sub, steps[ahead], steps[first:last]))
-        return least > 0 and max(map(sub, times[ahead], times[first:last])) <= pause
+        return least > 0 and bool(max(map(sub, times[ahead], times[first:last])) <= pause)
 
     def _has_room(self, begin: float, end: float) -> bool:
         """Whether only sums are wanted, and the track is where the stretch is."""

@@ -236,7 +236,7 @@ def span(name: str, /, **metadata: Any) -> Span:
         ... def evaluate(model): ...
     """
     if callable(name):  # @span without parentheses must leave a function where there was one
-        return Span(getattr(name, "__qualname__", "span"), metadata)(name)  # type: ignore[unreachable]
+        return Span(getattr(name, "__qualname__", "span"), metadata)(name)  # type: ignore[return-value]
     return Span(name, metadata)
 
 

@@ -52,8 +52,8 @@ REASONS = {
     ),
     "requeued": Reason(
         1,
-        "The records of all nodes stop without an end, and the next launch of the job counts one more time at which the "
-        "scheduler queued it again: the scheduler ended it, for preemption, a failed node, or because somebody asked.",
+        "The records of all nodes stop without an end, and the next launch of the job counts one more time at which "
+        "the scheduler queued it again: the scheduler ended it, for preemption, a failed node, or on request.",
         "the scheduler's own log says why it queued the job again",
     ),
     "stopped_from_outside": Reason(
