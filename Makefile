@@ -19,7 +19,7 @@ help:
 	@echo "make test    test the built wheel on every supported Python found here"
 	@echo "             (ARGS='tests/tape -k torn' runs only that, on one Python)"
 	@echo "make check   lint, types, arrows between the rooms, file lengths, documents"
-	@echo "make bench   what recording costs, beside torch (kept in build/bench.json)"
+	@echo "make bench   what recording costs, beside torch, and what reading large runs takes (kept in build/)"
 	@echo "make clean   remove what the others made"
 
 wheel:
@@ -57,6 +57,7 @@ check: wheel
 bench: wheel
 	@$(ENVIRONMENT) .venv --wheel $(WHEEL) $(TORCH)
 	@.venv/bin/python bench/record.py --json build/bench.json
+	@.venv/bin/python bench/scale.py --json build/scale.json
 
 clean:
 	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

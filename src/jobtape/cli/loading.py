@@ -39,7 +39,7 @@ def facts_of_run(run: ShelfRun) -> list[FileFacts]:
     """
     shares = _shares(run.files)
     found: dict[Path, FileFacts] = {}
-    with _uncollected(), _helpers(shares[1:]) as pipes:
+    with _helpers(shares[1:]) as pipes:
         errors = _read_here(shares[0], found)
         for share, pipe in zip(shares[1:], pipes, strict=False):
             _receive(share, pipe, found)
@@ -104,7 +104,7 @@ def _cores() -> int:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """No garbage collection while millions of values are made, none of which is garbage."""
     was_enabled = gc.isenabled()
     gc.disable()

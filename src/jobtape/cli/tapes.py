@@ -27,11 +27,12 @@ def diagnosed(run: ShelfRun) -> Run:
 
 def told(run: ShelfRun) -> Story:
     """What the tape of a run means, with what that was made of."""
-    from jobtape.cli.loading import facts_of_run
+    from jobtape.cli.loading import facts_of_run, uncollected
     from jobtape.cli.signatures import read_added
     from jobtape.diagnose.reconstruct import story_of
 
-    return story_of(facts_of_run(run), run_id=run.run_id, added=read_added(run.path.parent))
+    with uncollected():
+        return story_of(facts_of_run(run), run_id=run.run_id, added=read_added(run.path.parent))
 
 
 def living(files: Iterable[TapeFile]) -> frozenset[str]:

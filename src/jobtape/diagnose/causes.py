@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -41,7 +42,7 @@ def of_rank(first: Suspect, suspects: Sequence[Suspect], confidence: str, *, rea
         words["traceback"] = worker.stack
     references = evidence.of_failure(worker, first.signal)
     references += [evidence.said(s.worker) for s in suspects if s.role in ("collateral", "independent")][:FEW]
-    references += [evidence.of_stop(s.worker) for s in suspects if s.role == "stopped"][:FEW]
+    references += _stops(suspects)
     return Cause(
         kind=kind_of(first),
         exit_code=worker.exit_code,
@@ -80,6 +81,12 @@ def of_all_alike(alike: Sequence[Suspect], suspects: Sequence[Suspect], confiden
         ranks=tuple(_ranks(alike)),
         reason="alike_at_once" if alike[0].ending == OWN else "alike_wordless",
     )
+
+
+def _stops(suspects: Sequence[Suspect]) -> list[str | None]:
+    """The records of the first few ranks that were stopped: of thousands no more are put into words."""
+    stopped = (s.worker for s in suspects if s.role == "stopped")
+    return [evidence.of_stop(worker) for worker in islice(stopped, FEW)]
 
 
 def _ranks(candidates: Sequence[Suspect]) -> list[int]:
@@ -122,7 +129,7 @@ def of_signal(told: Sequence[Signalled], suspects: Sequence[Suspect], confidence
         evidence.cite(t.member.agent.signal_at, f"the agent on {t.member.agent.host} got {t.member.agent.signal}")
         for t in told[:FEW]
     ]
-    references += [evidence.of_stop(s.worker) for s in suspects if s.role == "stopped"][:FEW]
+    references += _stops(suspects)
     references += [r for s in suspects if s.failed for r in evidence.of_failure(s.worker, s.signal)[:1]][:FEW]
     agent = first.member.agent
     return Cause(

@@ -371,7 +371,7 @@ def signal_name(value: object) -> str | None:
     number = as_int(value)
     if number is None or number == 0:
         return None
-    try:
-        return _signal.Signals(abs(number)).name
-    except ValueError:
-        return f"signal {abs(number)}"
+    return _SIGNAL_NAMES.get(abs(number)) or f"signal {abs(number)}"
+
+
+_SIGNAL_NAMES = {int(each): each.name for each in _signal.Signals}
