@@ -239,6 +239,7 @@ LOADER = Scenario(
                     return 8
                 def __getitem__(self, index):
                     if index == 5 and witness.due("kill the loader", rank=1):
+                        time.sleep(1)  # until the batches before it, which it hands over itself, have been taken
                         os.kill(os.getpid(), signal.SIGKILL)
                     return index
             try:
