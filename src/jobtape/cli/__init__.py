@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 
@@ -18,4 +21,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         code = run_application(argv)
     except KeyboardInterrupt:
         code = 130
+    loading = sys.modules.get("jobtape.cli.loading")
+    if loading is not None and loading.kept:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
     raise SystemExit(code)

@@ -24,8 +24,14 @@ POOL_BYTES = 32 * 1024 * 1024
 """A run of less is read by one process, in half a second."""
 SHARE_BYTES = 16 * 1024 * 1024
 """What a process should have to read to be worth it."""
+STREAM_BYTES = 256 * 1024
+"""Smaller files fit into the processor's cache as they are."""
 MOST_PROCESSES = 8
 """The answer is put together by one process: more of them than that would wait for it."""
+
+kept: list[object] = []
+"""What the answer on a large run was made of. Taking millions of values apart takes seconds, and the end of the process
+none: a command that has something here may end its process without that."""
 
 _LENGTH = struct.Struct("<q")
 _NOT_TOLD = -1
@@ -49,6 +55,11 @@ def facts_of_run(run: ShelfRun) -> list[FileFacts]:
     return [found[path] for path in run.files]
 
 
+def is_large(run: ShelfRun) -> bool:
+    """Whether a run has more than one process should read."""
+    return sum(map(_size, run.files)) >= POOL_BYTES
+
+
 def read_file(path: Path) -> tuple[FileFacts, Exception | None]:
     """What one tape file says, and why it cannot be read, if it cannot."""
     from jobtape.cli.tapes import living
@@ -56,12 +67,36 @@ def read_file(path: Path) -> tuple[FileFacts, Exception | None]:
     from jobtape.errors import TapeError
     from jobtape.tape.reader import Damage, TapeFile, read_tape
 
+    streamed = _streamed(path)
+    if streamed is not None:
+        return streamed, None
     problem = None
     try:
         tape = read_tape(path)
     except TapeError as error:
         problem, tape = error, TapeFile(path, damage=[Damage(0, str(error))])
     return read_facts(tape, alive=bool(living([tape]))), problem
+
+
+def _streamed(path: Path) -> FileFacts | None:
+    """What a large file of an agent says; None when it has to be read in the other way."""
+    from jobtape.cli.tapes import living
+    from jobtape.diagnose.reading import fits_a_stream, read_facts
+    from jobtape.errors import TapeError
+    from jobtape.tape.stream import Odd, stream_tape
+
+    try:
+        tape = stream_tape(path) if _size(path) >= STREAM_BYTES else None
+    except TapeError:
+        return None
+    if tape is None:
+        return None
+    try:
+        return read_facts(tape, alive=bool(living([tape]))) if fits_a_stream(tape.header) else None
+    except (Odd, OSError):
+        return None
+    finally:
+        tape.close()
 
 
 def _read_here(paths: Sequence[Path], found: dict[Path, FileFacts]) -> list[Exception]:
@@ -105,12 +140,13 @@ def _cores() -> int:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection while millions of values are made, none of which is garbage."""
+    """No garbage collection while millions of values are made, none of which is garbage, nor a look at them later."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         if was_enabled:
             gc.enable()
 

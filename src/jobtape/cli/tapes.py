@@ -27,12 +27,16 @@ def diagnosed(run: ShelfRun) -> Run:
 
 def told(run: ShelfRun) -> Story:
     """What the tape of a run means, with what that was made of."""
-    from jobtape.cli.loading import facts_of_run, uncollected
+    from jobtape.cli.loading import facts_of_run, is_large, kept, uncollected
     from jobtape.cli.signatures import read_added
     from jobtape.diagnose.reconstruct import story_of
 
     with uncollected():
-        return story_of(facts_of_run(run), run_id=run.run_id, added=read_added(run.path.parent))
+        facts = facts_of_run(run)
+        story = story_of(facts, run_id=run.run_id, added=read_added(run.path.parent))
+    if is_large(run):
+        kept.append((facts, story))
+    return story
 
 
 def living(files: Iterable[TapeFile]) -> frozenset[str]:

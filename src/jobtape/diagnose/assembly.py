@@ -20,7 +20,8 @@ FILE_TICK_S = 0.01
 def all_agents(files: Sequence[FileFacts]) -> list[Agent]:
     """The agents of a run, each once, with what the log lines of other files add to them."""
     agents = _without_copies([agent for file in files for agent in file.agents])
-    take_orphans([file for file in files if file.orphans], agents)
+    if any(file.orphans for file in files):
+        take_orphans([file for file in files if file.orphans], agents)
     agents += cycles_of(files)
     take_error_files(files, agents)
     settle(agents)

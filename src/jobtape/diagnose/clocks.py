@@ -9,7 +9,8 @@ shared none are not related: what their clocks say of each other is what somebod
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobtape.diagnose.facts import EARLIEST_S, LATEST_S, Clock, FileFacts, Point
@@ -19,6 +20,9 @@ from jobtape.diagnose.offsets import Offsets
 
 if TYPE_CHECKING:
     from jobtape.diagnose.facts import Agent, Stint
+
+Teller = Callable[["float | None"], "float | None"]
+"""Turns seconds on one clock into unix seconds; None when they are not known, or cannot be a real moment."""
 
 OUT_OF_ORDER_S = 5.0
 """Lines of a log may be this much out of order without its clock having been set back."""
@@ -67,6 +71,22 @@ class Clocks:
                 shift = self._shift[clock] = self._wall_offset.get(clock, 0.0)
         moment = seconds + shift
         return moment if EARLIEST_S < moment < LATEST_S else None
+
+    def teller(self, clock: Clock) -> Teller:
+        """`unix` of one clock, for many times; good until the clocks learn from another round."""
+        if clock in self._shifts:
+            return partial(self.unix, clock)
+        shift = self._shift.get(clock)
+        if shift is None:
+            shift = self._wall_offset.get(clock, 0.0)
+
+        def tell(seconds: float | None) -> float | None:
+            if seconds is None:
+                return None
+            moment = seconds + shift
+            return moment if EARLIEST_S < moment < LATEST_S else None
+
+        return tell
 
     def at(self, clock: Clock, point: Point | None) -> float | None:
         """Unix seconds of something that happened, if that is known."""

@@ -140,8 +140,9 @@ class Worker(msgspec.Struct, eq=False, kw_only=True, omit_defaults=True):
     @property
     def left(self) -> Point | None:
         """When it was gone for its peers: its own word of it comes before the end of its process."""
-        points = [self.leaving.point if self.leaving is not None else None, self.end]
-        known = [point for point in points if point is not None and point.time is not None]
+        if self.leaving is None:
+            return self.end
+        known = [point for point in (self.leaving.point, self.end) if point is not None and point.time is not None]
         return min(known, key=lambda point: point.time or 0.0, default=self.end)
 
 
@@ -190,29 +191,48 @@ class Stint(msgspec.Struct, eq=False, kw_only=True, omit_defaults=True):
     """The global rank of each local rank, where the agent's log lists them."""
     printed: list[Printed] = msgspec.field(default_factory=list)
     """Errors in the console of its time, until they are given to its workers."""
-    by_rank: dict[int | None, dict[int, Worker]] | None = None
-    """Its workers by rank, and then by id, once somebody has looked for one."""
-    by_local_rank: dict[int | None, dict[int, Worker]] = msgspec.field(default_factory=dict)
+    by_rank: Any = None
+    """Its workers by rank, once somebody has looked for one: each rank's worker, or a dict of several by their ids."""
+    by_local_rank: Any = None
 
     def note(self, worker: Worker) -> None:
         """Take a worker in, or what has become known of its ranks: a file may tell of many thousands."""
-        self.ranked().setdefault(worker.rank, {})[id(worker)] = worker
-        self.by_local_rank.setdefault(worker.local_rank, {})[id(worker)] = worker
+        _index(self.ranked(), worker.rank, worker)
+        _index(self.by_local_rank, worker.local_rank, worker)
 
-    def ranked(self) -> dict[int | None, dict[int, Worker]]:
-        """Its workers by rank, and then by id."""
+    def ranked(self) -> dict[int | None, Any]:
+        """Its workers by rank; only whether a rank is there is for others to read."""
         if self.by_rank is None:
-            self.by_rank = {}
+            self.by_rank, self.by_local_rank = {}, {}
             for worker in self.workers:
                 self.note(worker)
-        return self.by_rank
+        found: dict[int | None, Any] = self.by_rank
+        return found
 
     def having(self, rank: int | None, local_rank: int | None) -> list[Worker]:
         """Its workers of that rank; where the rank is not known, those of that local rank."""
         if rank is not None:
-            return list(self.ranked().get(rank, {}).values())
+            return indexed(self.ranked(), rank)
         self.ranked()
-        return list(self.by_local_rank.get(local_rank, {}).values()) if local_rank is not None else []
+        return indexed(self.by_local_rank, local_rank) if local_rank is not None else []
+
+
+def _index(index: dict[int | None, Any], key: int | None, worker: Worker) -> None:
+    known = index.setdefault(key, worker)
+    if known is worker:
+        return
+    if type(known) is dict:
+        known[id(worker)] = worker
+    else:
+        index[key] = {id(known): known, id(worker): worker}
+
+
+def indexed(index: dict[int | None, Any], key: int | None) -> list[Worker]:
+    """Every worker that an index of a stint has under a key."""
+    known = index.get(key)
+    if known is None:
+        return []
+    return list(known.values()) if type(known) is dict else [known]
 
 
 class Agent(msgspec.Struct, eq=False, kw_only=True, omit_defaults=True):
@@ -335,7 +355,7 @@ def as_int(value: object) -> int | None:
         value = int(value) if value.is_integer() else None
     elif isinstance(value, str):
         digits = value[1:] if value[:1] == "-" else value
-        value = int(value) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
+        value = int(value) if digits.isdecimal() and len(digits) < 12 and digits.isascii() else None
     # A bool is an int and no number.
     return value if type(value) is int and -(2**31) <= value < 2**31 else None
 
@@ -344,7 +364,7 @@ def as_count(value: object) -> int | None:
     """A whole number that is not negative."""
     if type(value) is int:
         return value if 0 <= value < 2**31 else None
-    number = as_int(value)
+    number = as_int(value) if value is not None else None
     return None if number is None or number < 0 else number
 
 
@@ -366,6 +386,8 @@ def signal_name(value: object) -> str | None:
     >>> signal_name(-11), signal_name("SIGTERM"), signal_name("Signals.SIGKILL"), signal_name("15"), signal_name(3.5)
     ('SIGSEGV', 'SIGTERM', 'SIGKILL', 'SIGTERM', None)
     """
+    if type(value) is int and (name := _SIGNAL_NAMES.get(abs(value))) is not None:
+        return name
     if isinstance(value, str) and value.rpartition(".")[2][:3] == "SIG":
         return value.rpartition(".")[2]
     number = as_int(value)

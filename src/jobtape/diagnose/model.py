@@ -6,6 +6,7 @@ checks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -40,6 +41,38 @@ class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
     stack: str | None = None
     note: str | None = None
     step: int | None = None
+
+
+class Outcomes(Sequence[RankOutcome]):
+    """The ranks of an attempt, told when somebody asks: of a large run an answer shows few attempts rank by rank."""
+
+    def __init__(self, count: int, tell: Callable[[], Iterable[RankOutcome]]) -> None:
+        self._count = count
+        self._tell: Callable[[], Iterable[RankOutcome]] | None = tell
+        self._told: tuple[RankOutcome, ...] = ()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[RankOutcome]:
+        return iter(self._all())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._all()[index]
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == (other._all() if isinstance(other, Outcomes) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+    def _all(self) -> tuple[RankOutcome, ...]:
+        if self._tell is not None:
+            self._told, self._tell = tuple(self._tell()), None
+        return self._told
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,10 +120,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     started: float | None = None
     ended: float | None = None
     cause: Cause | None = None
-    ranks: tuple[RankOutcome, ...] = ()
+    ranks: Sequence[RankOutcome] = ()
 
     @property
-    def workers(self) -> tuple[RankOutcome, ...]:
+    def workers(self) -> Sequence[RankOutcome]:
         """The ranks, under the name that fits what else is known of each."""
         return self.ranks
 

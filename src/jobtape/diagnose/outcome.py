@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
 from jobtape.diagnose import evidence
 from jobtape.diagnose.attempts import Group
-from jobtape.diagnose.clocks import Clocks
-from jobtape.diagnose.facts import Agent, Stint, Worker
+from jobtape.diagnose.clocks import Clocks, Teller
+from jobtape.diagnose.facts import LATEST_S, Agent, Clock, Stint, Worker
 from jobtape.diagnose.failure_text import crash_location, user_location
 from jobtape.diagnose.marks import requeued
-from jobtape.diagnose.model import Attempt, Cause, RankOutcome, Restarts
+from jobtape.diagnose.model import Attempt, Cause, Outcomes, RankOutcome, Restarts
 from jobtape.diagnose.rendezvous import judge_incomplete
 from jobtape.diagnose.signatures import NOTHING_ADDED, Added
 from jobtape.diagnose.suspects import STOPPED, SUCCEEDED, Suspect, suspects_of
@@ -86,7 +87,7 @@ def _attempt(
         ended=_after(started, ended),
         outcome=outcome,
         cause=cause,
-        ranks=tuple(sorted((_rank(s, clocks) for s in suspects if s.worker.rank is not None), key=lambda r: r.rank)),
+        ranks=_ranks(suspects, clocks),
     )
 
 
@@ -180,7 +181,12 @@ def _world_size(group: Group, suspects: Sequence[Suspect]) -> int | None:
 
 
 def _worker_starts(group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> list[float | None]:
-    starts = [clocks.at(s.clock, s.worker.start) for s in suspects]
+    first: dict[Clock, float] = {}
+    for suspect in suspects:
+        start = suspect.worker.start
+        if start is not None and start.time is not None and start.time < first.get(suspect.clock, LATEST_S):
+            first[suspect.clock] = start.time
+    starts = [clocks.unix(clock, time) for clock, time in first.items()]
     if any(start is not None for start in starts):
         return starts
     return [clocks.at(m.agent.clock, m.stint.joined or m.stint.started) for m in group.members]
@@ -188,24 +194,27 @@ def _worker_starts(group: Group, suspects: Sequence[Suspect], clocks: Clocks) ->
 
 def _ends(group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> list[float | None]:
     ends: list[float | None] = []
-    by_stint: dict[int, list[Suspect]] = {}
+    by_stint: dict[int, list[Worker]] = {}
     for suspect in suspects:
         if suspect.member is not None:
-            by_stint.setdefault(id(suspect.member.stint), []).append(suspect)
+            by_stint.setdefault(id(suspect.member.stint), []).append(suspect.worker)
     for member in group.members:
         stint, agent = member.stint, member.agent
-        mine = by_stint.get(id(stint), [])
-        points = [p for s in mine for p in (s.worker.end, s.worker.failure, s.worker.stop)]
-        # The workers of an agent that was killed live on; their own tapes tell how long.
-        points += [s.worker.last for s in mine if s.worker.end is None and not s.worker.alive]
-        points += [stint.failed, stint.membership, stint.succeeded, stint.ended]
-        known = [clocks.at(agent.clock, p) for p in points if p is not None and p.time is not None]
-        if not known:
-            later = agent.stints[stint.number + 1] if stint.number + 1 < len(agent.stints) else None
-            # A start that is the last record of all says nothing of an end.
-            last = agent.last if agent.last is not stint.started else None
-            known = [clocks.at(agent.clock, later.opened if later is not None else agent.end or last)]
-        ends += known
+        points = [stint.failed, stint.membership, stint.succeeded, stint.ended]
+        for worker in by_stint.get(id(stint), ()):
+            points += (worker.end, worker.failure, worker.stop)
+            if worker.end is None and not worker.alive:
+                # The workers of an agent that was killed live on; their own tapes tell how long.
+                points.append(worker.last)
+        # Of the times of one clock only the last one matters.
+        times = [p.time for p in points if p is not None and p.time is not None]
+        if times:
+            ends.append(clocks.unix(agent.clock, max(times)))
+            continue
+        later = agent.stints[stint.number + 1] if stint.number + 1 < len(agent.stints) else None
+        # A start that is the last record of all says nothing of an end.
+        last = agent.last if agent.last is not stint.started else None
+        ends.append(clocks.at(agent.clock, later.opened if later is not None else agent.end or last))
     return ends + [clocks.at(p.clock, p.last) for p in group.processes]
 
 
@@ -244,10 +253,21 @@ def _after(started: float | None, ended: float | None) -> float | None:
     return None if started is not None and ended is not None and ended < started else ended
 
 
-def _rank(suspect: Suspect, clocks: Clocks) -> RankOutcome:
+def _ranks(suspects: Sequence[Suspect], clocks: Clocks) -> Outcomes:
+    ranked = [suspect for suspect in suspects if suspect.worker.rank is not None]
+
+    def made() -> Iterable[RankOutcome]:
+        tellers = {clock: clocks.teller(clock) for clock in {suspect.clock for suspect in ranked}}
+        return sorted((_rank(s, tellers[s.clock]) for s in ranked), key=attrgetter("rank"))
+
+    return Outcomes(len(ranked), made)
+
+
+def _rank(suspect: Suspect, tell: Teller) -> RankOutcome:
     worker = suspect.worker
+    end = worker.end or worker.left
     error = worker.error if suspect.failed else None
-    started = clocks.at(suspect.clock, worker.start)
+    started = tell(worker.start.time) if worker.start is not None else None
     return RankOutcome(
         rank=worker.rank or 0,
         host=suspect.host,
@@ -258,7 +278,7 @@ def _rank(suspect: Suspect, clocks: Clocks) -> RankOutcome:
         local_rank=worker.local_rank,
         pid=worker.pid,
         started=started,
-        ended=_after(started, clocks.at(suspect.clock, worker.end or worker.left)),
+        ended=_after(started, tell(end.time) if end is not None else None),
         error_type=error.error_type if error is not None else None,
         traceback=error.traceback if error is not None else None,
         location=_location(suspect, worker),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jobtape.diagnose.facts import Agent, Point, Process, Stint, as_count, as_int, as_text, as_time
+from jobtape.diagnose.facts import Agent, Point, Process, Stint, Worker, as_count, as_int, as_text, as_time
 from jobtape.diagnose.failure_text import FailureText, failure_text, innermost_location, said
 from jobtape.diagnose.stints import (
     FROM_ERROR_FILE,
@@ -32,9 +32,8 @@ Metadata = dict[str, Any]
 
 def agent_record(agent: Agent, name: str, metadata: Metadata, point: Point) -> None:
     """Take in one of the agent's own records; others are passed over."""
-    tell = _AGENT.get(name)
-    if tell is not None:
-        tell(agent, metadata, point)
+    if name in _AGENT:
+        _AGENT[name](agent, metadata, point)
 
 
 def worker_record(process: Process, name: str, metadata: Metadata, point: Point) -> None:
@@ -65,8 +64,9 @@ def _attempt_start(agent: Agent, metadata: Metadata, point: Point) -> None:
         local_rank = local_ranks[number] if number < len(local_ranks) else None
         its, worker = find_worker(agent, point, rank=rank, local_rank=local_rank, pid=pid, attempt_id=attempt_id)
         worker.start = worker.start or point
-        worker.local_rank = worker.local_rank if worker.local_rank is not None else local_rank
-        its.note(worker)
+        if worker.local_rank is None:
+            worker.local_rank = local_rank
+            its.note(worker)
 
 
 _START_FIELDS = (
@@ -89,14 +89,21 @@ def _stint_of_start(agent: Agent, attempt_id: int | None, pids: list[int | None]
     return stint if same and not stint.over and stint.attempt_id is None else open_stint(agent, point)
 
 
-def _of_worker(agent: Agent, metadata: Metadata, point: Point) -> tuple[Stint, Any]:
+def _of_worker(agent: Agent, metadata: Metadata, point: Point) -> tuple[Stint, Worker]:
+    get = metadata.get
+    rank, pid, attempt_id = get("rank"), get("pid"), get("attempt")
+    if type(pid) is int and type(rank) is int and type(attempt_id) is int and pid in agent.by_pid:
+        # What `find_worker` would return, at half its price: most records of a long run are of workers known well.
+        found = agent.by_pid[pid]
+        if found[1].rank == rank and found[0].attempt_id == attempt_id and found[1].local_rank is not None:
+            return found
     return find_worker(
         agent,
         point,
-        rank=as_count(metadata.get("rank")),
-        local_rank=as_count(metadata.get("local_rank")),
-        pid=as_count(metadata.get("pid")),
-        attempt_id=as_count(metadata.get("attempt")),
+        rank=as_count(rank),
+        local_rank=as_count(get("local_rank")),
+        pid=as_count(pid),
+        attempt_id=as_count(attempt_id),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jobtape.diagnose.facts import Agent, FileFacts, Stint, Worker
+from jobtape.diagnose.facts import Agent, FileFacts, Stint, Worker, indexed
 
 Pids = dict[int, tuple[Stint, Worker]]
 
@@ -24,8 +24,7 @@ def pack(facts: FileFacts) -> bytes | None:
         for stint in agent.stints:
             if not _is_in_order(stint):
                 return None
-            stint.by_rank = None
-            stint.by_local_rank = {}
+            stint.by_rank = stint.by_local_rank = None
     try:
         return _encode(facts)
     except Exception:  # noqa: BLE001 - a record may hold text and numbers that no encoding has room for
@@ -57,14 +56,14 @@ def _is_in_order(stint: Stint) -> bool:
     known = stint.by_rank, stint.by_local_rank
     if known[0] is None:
         return True
-    stint.by_rank, stint.by_local_rank = None, {}
+    stint.by_rank = None
     made = stint.ranked(), stint.by_local_rank
     stint.by_rank, stint.by_local_rank = known
     # Of workers without a rank nobody asks by rank.
     return all(
-        list(one) == list(other.get(key, ()))
+        one is other.get(key) or list(map(id, indexed(ours, key))) == list(map(id, indexed(other, key)))
         for ours, other in zip(known, made, strict=True)
-        for key, one in (ours or {}).items()
+        for key, one in ours.items()
         if key is not None
     )
 

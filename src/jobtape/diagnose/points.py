@@ -12,7 +12,7 @@ LATEST_S = 4_102_444_800.0
 """2100-01-01."""
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a record stands: its file, its line (0 when `file` says it already) and its sequence number."""
 
     file: str

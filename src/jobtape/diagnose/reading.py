@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain, starmap
 from typing import TYPE_CHECKING
 
 from jobtape.diagnose.activity import Activity, is_activity, ordered, take_in
@@ -35,6 +36,7 @@ from jobtape.diagnose.torch_records import (
     is_pulse,
     pulse,
     rendezvous,
+    tells_of_a_pulse,
     worker_started,
     worker_state,
 )
@@ -77,6 +79,11 @@ def read_facts(file: TapeFile, *, alive: bool = False) -> FileFacts:
     return facts
 
 
+def fits_a_stream(header: Header | None) -> bool:
+    """Whether the facts of a file need no more than one look at each of its records: those of a live agent do not."""
+    return header is not None and header.role == "agent"
+
+
 def _timekeeper(header: Header, live: bool) -> tuple[Timekeeper, Clock, float | None]:
     """How a record's time is told: by the boot's monotonic clock where there is one, else by the host's wall clock."""
     if live and header.boot_id and header.mono_ns is not None and header.time_ns is not None:
@@ -116,7 +123,6 @@ def _agent_of(file: TapeFile, header: Header, facts: FileFacts, seconds: Timekee
         requeues=as_count(header.scheduler.get("SLURM_RESTART_COUNT")),
         live_tape=True,
         alive=alive,
-        closed=file.closed,
         first=Point(seconds(header), Place(file.path.name, 1, 0)),
     )
 
@@ -132,34 +138,38 @@ def _read_agents(file: TapeFile, header: Header, facts: FileFacts, fixed: Agent 
     cast = Cast(name, header.host, fixed)
     last_of: dict[int, tuple[Record, int]] = {}
     """The last record of each agent that has a time, and its line."""
-    for record, line in zip(file.records, file.lines, strict=False):
-        agent = None
-        if type(record) is RdzvRecord:
-            agent = fixed or cast.by_process(record.hostname, record.pid)
+    for record, line in chain.from_iterable(starmap(zip, file.blocks())):
+        agent = fixed
+        kind = type(record)
+        if kind is RdzvRecord:
             message = record.message
+            if agent is None:
+                agent = cast.by_process(record.hostname, record.pid)
             if is_pulse(message):
-                began = pulse(agent, message, seconds(record))
+                began = pulse(agent, message, seconds(record)) if tells_of_a_pulse(agent, message) else None
                 if began is not None and agent.current is not None:
                     agent.current.pause = Pause(began, Point(seconds(record), _place(name, line, record)))
             else:
                 agent = rendezvous(cast, agent, record, Point(seconds(record), _place(name, line, record)))
-        elif type(record) is EventRecord:
+        elif kind is EventRecord:
             event = record.name
-            kind = _kind_of(event)
-            if kind == "torch":
+            topic = _topic_of(event)
+            if topic == "torch":
                 point = Point(seconds(record), _place(name, line, record))
                 if not _torch_event(cast, record, point):
                     facts.orphans.append((point.place, point.time, event, record.metadata))
                 agent = cast.current
-            elif kind == "activity" and record.source == "WORKER":
-                _worker_did(cast, record, seconds(record))
-            elif kind == "own" and (fixed is not None or header.role == "import"):
+            elif topic == "own" and (fixed is not None or header.role == "import"):
                 agent = fixed or cast.by_host(as_text(record.metadata.get("host")))
                 agent_record(agent, event, record.metadata, Point(seconds(record), _place(name, line, record)))
-            elif kind == "told":
-                facts.told.append(Told(_place(name, line, record), seconds(record), event, record.metadata))
-        elif type(record) is CloseRecord:
-            agent = fixed
+            else:
+                if topic == "activity" and record.source == "WORKER":
+                    _worker_did(cast, record, seconds(record))
+                elif topic == "told":
+                    facts.told.append(Told(_place(name, line, record), seconds(record), event, record.metadata))
+                continue
+        elif kind is not CloseRecord:
+            continue
         if agent is not None:
             agent.records += 1
             if record.time_ns is not None or id(agent) not in last_of:
@@ -174,6 +184,9 @@ def _read_agents(file: TapeFile, header: Header, facts: FileFacts, fixed: Agent 
         if id(agent) in last_of:
             record, line = last_of[id(agent)]
             agent.last = Point(seconds(record), _place(name, line, record))
+    if fixed is not None:
+        # A file that passes by tells only at its end whether it is closed.
+        fixed.closed, fixed.alive = file.closed, fixed.alive and not file.closed
     if fixed is not None and file.stacks and not file.closed and fixed.last is not None:
         # SIGTERM killed it before torch had set its handlers: no event, but its sidecar tells where it stood.
         point = Point(seconds(Header(time_ns=file.stacks_ns)), fixed.last.place)
@@ -183,7 +196,7 @@ def _read_agents(file: TapeFile, header: Header, facts: FileFacts, fixed: Agent 
 
 
 @lru_cache(maxsize=1024)
-def _kind_of(event: str) -> str:
+def _topic_of(event: str) -> str:
     """Who is asked about an event of that name."""
     if event in NAMES or event.startswith(PREFIX):
         return "told"
@@ -296,7 +309,7 @@ def _count_losses(file: TapeFile, facts: FileFacts) -> None:
     imported = file.header is not None and file.header.source_file is not None
     reasons = [damage.reason for damage in file.damage]
     facts.damaged_lines = len({damage.line for damage in file.damage if damage.line})
-    for record in file.records:
+    for record in file.notes():
         if type(record) is LossRecord:
             if record.reason not in NOT_LOST:
                 lost += max(record.count, 0)

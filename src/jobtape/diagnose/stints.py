@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobtape.diagnose.facts import Agent, Clock, Point, Stint, Worker, as_count, signal_name
+from jobtape.diagnose.facts import Agent, Clock, Point, Stint, Worker, as_count, indexed, signal_name
 from jobtape.diagnose.failure_text import FailureText
 
 FROM_OUTPUT, FROM_SUMMARY, FROM_ERROR_FILE, FROM_ITSELF = 1, 2, 3, 4
@@ -172,7 +172,7 @@ def _is_of_another(stint: Stint, rank: int | None, restart_count: int | None) ->
         return False
     if restart_count is not None and stint.restart_count is not None and restart_count != stint.restart_count:
         return True
-    alike = stint.ranked().get(rank, {}).values()
+    alike = indexed(stint.ranked(), rank)
     return any(worker.rank == rank and worker.start is not None for worker in alike)
 
 

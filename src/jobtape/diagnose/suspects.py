@@ -4,11 +4,13 @@ agent.
 
 from __future__ import annotations
 
+from signal import SIGABRT
+
 import msgspec
 
 from jobtape.diagnose.assembly import describe_end
 from jobtape.diagnose.attempts import Group, Member, workers_of
-from jobtape.diagnose.clocks import Clocks
+from jobtape.diagnose.clocks import Clocks, Teller
 from jobtape.diagnose.evidence import OUTSIDE
 from jobtape.diagnose.facts import Clock, Process, Worker, signal_name
 from jobtape.diagnose.marks import give_kills
@@ -79,12 +81,13 @@ def suspects_of(group: Group, clocks: Clocks, added: Added = NOTHING_ADDED) -> l
     if group.processes:
         return [_of_process(process, clocks, added) for process in group.processes]
     give_kills(group)
-    found = [_suspect(member, worker, clocks, added) for member, worker in workers_of(group)]
+    tellers = {id(member): clocks.teller(member.agent.clock) for member in group.members}
+    found = [_suspect(member, worker, tellers[id(member)], added) for member, worker in workers_of(group)]
     _doubt_unmarked_stops(found)
     return found
 
 
-def _suspect(member: Member, worker: Worker, clocks: Clocks, added: Added) -> Suspect:
+def _suspect(member: Member, worker: Worker, tell: Teller, added: Added) -> Suspect:
     agent = member.agent
     row = _row(worker, added) if worker.exit_code != 0 else None
     signature = row if row is not None and row.meaning != UNCLEAR else None
@@ -95,19 +98,18 @@ def _suspect(member: Member, worker: Worker, clocks: Clocks, added: Added) -> Su
         member=member,
         ending=UNKNOWN,
         signature=signature,
-        noticed=_noticed(worker, agent.clock, clocks),
+        noticed=_noticed(worker, tell),
     )
     suspect.ending = _ending(member, worker, row)
     if suspect.failed:
-        _date(suspect, clocks)
+        _date(suspect, tell)
     return suspect
 
 
 def _row(worker: Worker, added: Added) -> Signature | None:
     """Whose words its own are; of one without words, what its stack says."""
-    row = row_of(worker.error, added)
-    aborted = worker.exit_code is not None and worker.exit_code < 0 and signal_name(worker.exit_code) == "SIGABRT"
-    if row is None and aborted and _is_wordless(worker) and aborted_by_library(worker.stack):
+    row = row_of(worker.error, added) if worker.error is not None else None
+    if row is None and worker.exit_code == -SIGABRT and _is_wordless(worker) and aborted_by_library(worker.stack):
         return ABORTED
     return row
 
@@ -116,11 +118,12 @@ def _is_wordless(worker: Worker) -> bool:
     return worker.error is None or not worker.error.headline
 
 
-def _noticed(worker: Worker, clock: Clock, clocks: Clocks) -> float | None:
-    points = [worker.stop]
-    if worker.end is None:
-        points += [worker.failure, worker.told]
-    return min((t for p in points if (t := clocks.at(clock, p)) is not None), default=None)
+def _noticed(worker: Worker, tell: Teller) -> float | None:
+    stopped = tell(worker.stop.time) if worker.stop is not None else None
+    if worker.end is not None:
+        return stopped
+    told = [tell(point.time) for point in (worker.failure, worker.told) if point is not None]
+    return min((time for time in (stopped, *told) if time is not None), default=None)
 
 
 def _ending(member: Member, worker: Worker, row: Signature | None) -> str:
@@ -180,7 +183,7 @@ def _ended_with_agent(member: Member, worker: Worker) -> bool:
     return signal == "SIGINT" and (error == "KeyboardInterrupt" or worker.exit_code == 130)
 
 
-def _date(suspect: Suspect, clocks: Clocks) -> None:
+def _date(suspect: Suspect, tell: Teller) -> None:
     worker = suspect.worker
     if worker.fault is not None:
         first, last = worker.fault
@@ -192,9 +195,9 @@ def _date(suspect: Suspect, clocks: Clocks) -> None:
         seen = [point.time for point in (worker.failure, worker.told) if point is not None and point.time is not None]
         if not seen:
             return
-        suspect.latest = clocks.unix(suspect.clock, min(seen))
+        suspect.latest = tell(min(seen))
         return
-    suspect.earliest, suspect.latest = clocks.unix(suspect.clock, first), clocks.unix(suspect.clock, last)
+    suspect.earliest, suspect.latest = tell(first), tell(last)
 
 
 def _doubt_unmarked_stops(found: list[Suspect]) -> None:
@@ -257,7 +260,7 @@ def _of_process(process: Process, clocks: Clocks, added: Added) -> Suspect:
     worker.failure = worker.error_at if suspect.failed else None
     worker.end = process.last if process.closed else None
     if suspect.failed:
-        _date(suspect, clocks)
+        _date(suspect, clocks.teller(process.clock))
     return suspect
 
 

@@ -66,7 +66,9 @@ def _worker_agent(cast: Cast, metadata: dict[str, Any], pid: int | None) -> Agen
 
 def worker_started(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
     """``START``: one worker, with its global rank; ``worker_id`` is its process id."""
-    agent = cast.by_host(as_text(metadata.get("hostname")), as_count(metadata.get("group_rank")))
+    agent = cast.fixed
+    if agent is None:
+        agent = cast.by_host(as_text(metadata.get("hostname")), as_count(metadata.get("group_rank")))
     restart_count = as_count(metadata.get("agent_restarts"))
     if agent.ended and restart_count in (None, 0):
         agent = cast.successor(agent)
@@ -88,8 +90,8 @@ def worker_started(cast: Cast, metadata: dict[str, Any], point: Point) -> None:
 def _says_nothing_new(agent: Agent, stint: Stint, worker: Worker, rank: int | None) -> bool:
     """Whether the agent's own record of the start has told all of it before."""
     return (
-        stint is agent.current
-        and worker.rank == rank
+        worker.rank == rank
+        and stint is agent.stints[-1]
         and worker.local_rank is not None
         and worker.start is not None
         and stint.world_size is not None
@@ -197,6 +199,13 @@ def took_signal(agent: Agent, point: Point, text: FailureText | None) -> bool:
 def is_pulse(message: str) -> bool:
     """Whether an event of the rendezvous says only that its node lives: most of the records of a long run do."""
     return "keep-alive" in message or "its local changes" in message
+
+
+def tells_of_a_pulse(agent: Agent, message: str) -> bool:
+    """Whether `pulse` has to hear of it: outside a round that forms, only a heartbeat that was sent says anything."""
+    stints = agent.stints
+    forming = bool(stints) and stints[-1].joined is None and not stints[-1].workers
+    return forming or "' has sent a keep-alive" in message
 
 
 def pulse(agent: Agent, message: str, time: float | None) -> float | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import msgspec
 
 from jobtape.errors import TapeError
 from jobtape.tape.names import shown
-from jobtape.tape.records import CloseRecord, EventRecord, Header, Known, RdzvRecord, Record
+from jobtape.tape.records import CloseRecord, EventRecord, Header, Known, LossRecord, RdzvRecord, Record
 from jobtape.tape.salvage import salvage
 from jobtape.tape.values import decode_value
 
@@ -31,7 +31,7 @@ _MAX_SEQ = 2**53
 _MIN_FRAGMENT_BYTES = 64
 """A shorter beginning of a line does not show, by its time, that it is the same record as the next line's."""
 
-_decode_lines = msgspec.json.Decoder(Known).decode_lines
+decode_lines = msgspec.json.Decoder(Known).decode_lines
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,14 @@ class TapeFile:
     stacks: str = ""
     stacks_ns: int = 0
 
+    def blocks(self) -> Iterator[tuple[list[Record], Sequence[int]]]:
+        """The records with their lines, piece by piece."""
+        yield self.records, self.lines
+
+    def notes(self) -> list[Record]:
+        """The records on losses and on the end of the file."""
+        return [record for record in self.records if type(record) is LossRecord or type(record) is CloseRecord]
+
 
 def read_tape(path: str | Path) -> TapeFile:
     """Read a tape file.
@@ -87,7 +95,7 @@ def read_tape(path: str | Path) -> TapeFile:
     finally:
         os.close(fd)
     _count_missing(tape)
-    tape.stacks, tape.stacks_ns = _read_stacks(path.with_suffix(".stacks"))
+    tape.stacks, tape.stacks_ns = read_stacks(path)
     return tape
 
 
@@ -139,7 +147,7 @@ class _Reading:
             block = block[first:]
         count = block.count(b"\n")
         try:
-            records: list[Any] = _decode_lines(block)
+            records: list[Any] = decode_lines(block)
         except Exception:  # noqa: BLE001 - DecodeError, RecursionError, whatever hostile bytes provoke
             records = []
         if len(records) != count or self._fragment or not block.endswith(b"\n"):
@@ -281,9 +289,10 @@ def _drop_repeats(tape: TapeFile) -> None:
     tape.lines = [tape.lines[index] for index in keep]
 
 
-def _read_stacks(path: Path) -> tuple[str, int]:
+def read_stacks(path: Path) -> tuple[str, int]:
+    """The text of a tape file's sidecar, and when it was written last; nothing where there is none."""
     try:
-        fd = open_regular(path)
+        fd = open_regular(path.with_suffix(".stacks"))
     except TapeError:
         return "", 0
     try:
