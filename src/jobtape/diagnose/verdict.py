@@ -66,7 +66,7 @@ def judge(group: Group, suspects: Sequence[Suspect], clocks: Clocks, *, went_on:
         absence = judge_absence(scene, timed_out=True) if _aborted_by_watchdogs(failed, suspects) else None
         return absence or _rank_failed(vague, group, suspects, clocks)
     if failed:
-        return judge_absence(scene) or _only_victims(failed, suspects, clocks)
+        return judge_absence(scene) or _only_victims(failed, group, suspects, clocks)
     gone = vanished(suspects)
     if len(gone) == 1 and not any(s.worker.alive for s in suspects):
         return vanished_rank(gone[0], scene)
@@ -317,6 +317,7 @@ def _is_inferred(suspect: Suspect) -> bool:
 def _all_accounted_for(group: Group, suspects: Sequence[Suspect]) -> bool:
     """Whether it is known of every rank how it ended."""
     ranks = max((m.stint.world_size or 0 for m in group.members), default=0)
+    ranks = max([ranks, *(s.worker.rank + 1 for s in suspects if s.worker.rank is not None)])
     nodes_missing = group.group_world_size is not None and len(group.members) < group.group_world_size
     return not nodes_missing and len(suspects) >= ranks and all(s.ending != UNKNOWN for s in suspects)
 
@@ -329,10 +330,11 @@ def _node_lost(node: nodes.Silent, group: Group, suspects: Sequence[Suspect]) ->
     return causes.of_silence(node, suspects, erring, nodes.missed(group, node.member.agent.descriptor))
 
 
-def _only_victims(failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
+def _only_victims(failed: Sequence[Suspect], group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
     for suspect in failed:
         suspect.role = "collateral"
-    first = _first_of(failed, clocks)
+    # The peer that a victim lost may be one without a record.
+    first = _first_of(failed, clocks) if _all_accounted_for(group, suspects) else None
     if first is None:
         return causes.of_victims(failed, suspects)
     first.role = "first"
