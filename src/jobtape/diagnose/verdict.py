@@ -58,6 +58,9 @@ def judge(group: Group, suspects: Sequence[Suspect], clocks: Clocks, *, went_on:
     if own:
         return _rank_failed(own, group, suspects, clocks)
     vague = [s for s in failed if s.ending == VAGUE]
+    if not any(map(_speaks_for_itself, vague)) and nodes.changed_before(failed, suspects, group, clocks):
+        _assign_collateral(failed)
+        return None
     silent = [] if any(map(_speaks_for_itself, vague)) else nodes.silent_before(group, failed, clocks)
     if silent and (failed or went_on or not _any_succeeded(group)):
         return _node_lost(silent[0], group, suspects)
@@ -65,6 +68,9 @@ def judge(group: Group, suspects: Sequence[Suspect], clocks: Clocks, *, went_on:
     if vague:
         absence = judge_absence(scene, timed_out=True) if _aborted_by_watchdogs(failed, suspects) else None
         return absence or _rank_failed(vague, group, suspects, clocks)
+    if (member := nodes.erring_before(failed, group, clocks)) is not None:
+        _assign_collateral(failed)
+        return msgspec.structs.replace(cause_of_agent(member, clocks), confidence="likely")
     if failed:
         return judge_absence(scene) or _only_victims(failed, group, suspects, clocks)
     gone = vanished(suspects)
