@@ -203,7 +203,7 @@ def test_a_worker_fails_while_another_agent_restarts_for_a_newcomer(tmp_path, no
 
 @pytest.mark.parametrize(("raised_at", "kind"), [(60, "agent_error"), (80, "unknown")])
 def test_an_agent_fails_of_its_own_cause_and_a_worker_elsewhere_loses_its_peer(tmp_path, raised_at, kind):
-    """n1's agent ran out of file descriptors; rank 0 on n0 then lost rank 1. When it did so before, it does not follow."""
+    """n1's agent ran out of descriptors and rank 0 lost rank 1; what rank 0 lost before does not follow from that."""
     a, b = nodes(2)
     a.names(61, 0, 1).ends(61.2, {0: ("FAILED", 1, error_file("RuntimeError", PEER_CLOSED, 60))}).returns(61.4)
     b.raises(raised_at, "OSError", "builtins", "[Errno 24] Too many open files")
