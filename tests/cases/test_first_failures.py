@@ -155,3 +155,12 @@ def test_early_exit_with_code_0_while_the_others_wait(tmp_path):
     cause = answer["attempts"][0]["cause"]
     assert ("left_early", 2, 0) == (cause["kind"], cause["rank"], cause["exit_code"])
     assert cause["confidence"] in ("likely", "suspected")
+
+
+def test_the_only_rank_that_no_watchdog_ended_had_left_with_code_0(tmp_path):
+    """It is not said to have stalled: its record says that it ended well."""
+    log = job(3).names(660, 0, -6)
+    words = {rank: error_file("RuntimeError", WATCHDOG.format(rank=rank), 659) for rank in range(2)}
+    states = {rank: ("FAILED", -6, words[rank]) for rank in range(2)}
+    cause = why(tmp_path, ended(log, 660.2, {**states, 2: ("SUCCEEDED", 0, None)}))["attempts"][0]["cause"]
+    assert ("left_early", 2, 0) == (cause["kind"], cause["rank"], cause["exit_code"])

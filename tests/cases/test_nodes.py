@@ -1,5 +1,7 @@
 """Jobs of several nodes: silence, preemption, newcomers, trouble at the end, and nobody who came."""
 
+import pytest
+
 from tests.cases.agent_log import (
     PEER_CLOSED,
     WATCHDOG,
@@ -169,6 +171,45 @@ def test_scale_up_in_the_middle_of_a_failure_loop(tmp_path):
     answer = why(tmp_path, a, b)
     assert (1, 1, 0) == restarts(answer)
     assert ["failed", "membership", "succeeded"] == outcomes(answer)
+
+
+@pytest.mark.parametrize(
+    ("noticed", "code", "printed", "outcome"),
+    [
+        (53, 1, "", "membership"),
+        (50.4, 1, PEER_CLOSED, "membership"),
+        (48, 1, "", "failed"),
+        (48, 1, PEER_CLOSED, "failed"),
+        (53, 7, "", "failed"),
+    ],
+    ids=["wordless", "victim", "wordless-before", "victim-before", "chosen-code"],
+)
+def test_a_worker_fails_while_another_agent_restarts_for_a_newcomer(tmp_path, noticed, code, printed, outcome):
+    """n1's worker loses its peer before its own agent has looked: what ended the attempt is the change at 50 s."""
+    a, b = nodes(2)
+    a.membership(50)
+    if printed:
+        trace = ("Traceback (most recent call last):", '  File "t.py", line 3, in f', f"RuntimeError: {printed}")
+        b.raw(*(f"[rank1]: {line}" for line in trace))
+    b.names(noticed, 1, code).will_restart(noticed + 0.1, 2, 3)
+    for number, log in enumerate((a, b, AgentLog("n9", 790))):
+        log.attempt(60, [number], 1, number, 3, 3).succeeds(120)
+        logs = (a, b, log)
+    answer = why(tmp_path, *logs)
+    assert [outcome, "succeeded"] == outcomes(answer)
+    assert ((0, 1, 0) if outcome == "membership" else (1, 0, 0)) == restarts(answer)
+    assert outcome == "failed" or roles(answer["attempts"][0])[1] == "collateral"
+
+
+@pytest.mark.parametrize(("raised_at", "kind"), [(60, "agent_error"), (80, "unknown")])
+def test_an_agent_fails_of_its_own_cause_and_a_worker_elsewhere_loses_its_peer(tmp_path, raised_at, kind):
+    """n1's agent ran out of descriptors and rank 0 lost rank 1; what rank 0 lost before does not follow from that."""
+    a, b = nodes(2)
+    a.names(61, 0, 1).ends(61.2, {0: ("FAILED", 1, error_file("RuntimeError", PEER_CLOSED, 60))}).returns(61.4)
+    b.raises(raised_at, "OSError", "builtins", "[Errno 24] Too many open files")
+    answer = why(tmp_path, a, b)
+    assert [(kind, None)] == causes(answer)
+    assert "collateral" == roles(answer["attempts"][0])[0]
 
 
 def test_an_agent_that_comes_again_on_the_same_host(tmp_path):

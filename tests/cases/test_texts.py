@@ -64,6 +64,15 @@ def test_a_file_with_windows_line_ends_and_a_byte_order_mark(tmp_path):
     assert [("exception", 1)] == causes(answer)
 
 
+def test_a_rendezvous_record_that_lost_its_host(tmp_path):
+    """One byte of a key is gone: the agent with that process id is no other one for it."""
+    log = failing("time")
+    lost = next(n for n, line in enumerate(log.lines) if "has joined round" in line)
+    log.lines[lost] = log.lines[lost].replace('"hostname"', '"h\ufffdstname"')
+    answer = why(tmp_path, log)
+    assert ([("exception", 1)], 1, set()) == (causes(answer), answer["nodes"], warning_kinds(answer))
+
+
 def test_fields_of_a_shipper_around_every_record(tmp_path):
     """A log shipper added top-level fields with torch's own names inside: they change nothing."""
     log = failing("time")

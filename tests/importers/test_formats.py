@@ -12,6 +12,7 @@ from tests.importers.sources import brought, cycle, dlrover, error_file, titan
 
 DLROVER = dlrover("09:30:00.5", "dlrover-agent", "#agent_exit", "INSTANT", {"success": True})
 FAILED = glog("failed (exitcode: 1) local_rank: 1 (pid: 1785) of binary: python")
+JOINED = "The node 'n1_7_0' has joined round 0 of the rendezvous 'job-7' as rank 0 in a world of size 1."
 NVRX = "2026-02-17 09:31:28,500 [INFO] [node-a] [workload:0(0) infra:0(0)] launcher.py:12 Stopping workers..."
 
 
@@ -21,6 +22,12 @@ NVRX = "2026-02-17 09:31:28,500 [INFO] [node-a] [workload:0(0) infra:0(0)] launc
         ([event()], "torchelastic"),
         (["hello"] * 3000 + [FAILED], "torchelastic"),
         ([block((1, 1, "text"))], "torchelastic"),
+        ([glog("[default] Rendezvous complete for workers. Result:")], "torchelastic"),
+        ([glog(JOINED, writer="torch/distributed/elastic/rendezvous/dynamic_rendezvous.py:1")], "torchelastic"),
+        (
+            ["slurmstepd: error: *** JOB 812 ON n1 CANCELLED AT 2026-02-17T09:31:28 DUE TO TIME LIMIT ***"],
+            "torchelastic",
+        ),
         ([DLROVER], "dlrover"),
         (["[default0]:" + DLROVER], "dlrover"),
         ([titan("step_end", 1.0, 1)], "torchtitan"),

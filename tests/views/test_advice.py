@@ -78,6 +78,12 @@ def test_victims_lead_to_an_earlier_cause():
     assert "says more" not in advice(a_run(victim))[0]
 
 
+def test_an_exception_of_which_there_is_only_the_message():
+    """No traceback is pointed at where none is on the record, as in torchtitan's logs."""
+    said = an_attempt(cause=a_cause(kind="exception", location=None, traceback=None, time=None))
+    assert advice(a_run(said))[0].startswith("look at what rank 1 printed before it: the record has its message and no")
+
+
 def test_nothing_is_known():
     """A run without attempts or causes leads nowhere."""
     assert ("", "") == advice(a_run(an_attempt(cause=None)))

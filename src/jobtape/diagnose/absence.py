@@ -186,7 +186,8 @@ def _stalled(scene: Scene) -> Cause | None:
     if len(told) == len(rest) and len(standing) == 1:
         return _of_rank(standing[0], "stall", scene, "not_waiting")
     if len(rest) == 1 and not told and scene.is_whole:
-        return _of_rank(rest[0], "stall", scene, "not_waiting")
+        left = rest[0].ending == SUCCEEDED
+        return _of_rank(rest[0], *(("left_early", scene, "left_early") if left else ("stall", scene, "not_waiting")))
     found = silence.behind(scene.suspects, scene.clocks)
     if found is not None:
         suspect, steps = found

@@ -89,8 +89,10 @@ class Group(msgspec.Struct, eq=False):
 
     @property
     def has_workers(self) -> bool:
-        """Whether any worker was started."""
-        return any(m.stint.workers or m.stint.started is not None for m in self.members) or bool(self.processes)
+        """Whether any worker was started, as one must have been that ended well."""
+        return bool(self.processes) or any(
+            m.stint.workers or m.stint.started is not None or m.stint.succeeded is not None for m in self.members
+        )
 
 
 class Launch(msgspec.Struct, eq=False):

@@ -153,16 +153,24 @@ def _group_failed(agent: Agent, metadata: Metadata, point: Point) -> None:
     stint.over = True
 
 
+def _ran_well(agent: Agent, point: Point) -> Stint:
+    """The stint whose workers ran well: the one after a stint that ended otherwise, of which no line may have told."""
+    stint = agent.current
+    if stint is not None and (stint.failed is not None or stint.membership is not None):
+        open_stint(agent, point)
+    return _ran(agent, point)
+
+
 def _group_succeeded(agent: Agent, _metadata: Metadata, point: Point) -> None:
-    stint = _ran(agent, point)
+    stint = _ran_well(agent, point)
     stint.succeeded = stint.succeeded or point
 
 
 def _group_finished(agent: Agent, metadata: Metadata, point: Point) -> None:
-    stint = _ran(agent, point)
     if metadata.get("state") == "SUCCEEDED":
-        stint.succeeded = stint.succeeded or point
+        _group_succeeded(agent, metadata, point)
     elif metadata.get("state") == "FAILED":
+        stint = _ran(agent, point)
         stint.failed = stint.failed or point
 
 

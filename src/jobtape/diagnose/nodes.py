@@ -178,6 +178,46 @@ def erring(group: Group) -> list[Member]:
     return sorted(found, key=lambda member: is_consequence(member.agent.error))
 
 
+def erring_before(failed: Sequence[Suspect], group: Group, clocks: Clocks) -> Member | None:
+    """An agent that failed of its own cause while workers of others lost a peer, and not provably after them."""
+    for member in erring(group) if failed else ():
+        agent = member.agent
+        time = clocks.at(agent.clock, agent.end)
+        if agent.error is None or is_consequence(agent.error):
+            continue
+        if not any(
+            time is not None and s.latest is not None and s.latest + clocks.slack(s.clock, agent.clock, time) <= time
+            for s in failed
+        ):
+            return member
+    return None
+
+
+def changed_before(failed: Sequence[Suspect], suspects: Sequence[Suspect], group: Group, clocks: Clocks) -> bool:
+    """Whether an agent had begun to restart its workers for newcomers before any other noticed a failure.
+
+    Workers whose peers are stopped so fail, when their own agent has not looked yet. An agent whose workers failed
+    first joins the next round only afterwards, and so is no newcomer for the others before.
+    """
+    changes = [(m.agent.clock, clocks.at(m.agent.clock, m.stint.membership)) for m in group.members]
+    clock, began = min(
+        ((clock, time) for clock, time in changes if time is not None), key=lambda found: found[1], default=(None, 0.0)
+    )
+    if not failed or clock is None:
+        return False
+    noticed: dict[int, float] = {}
+    for suspect in suspects:
+        if suspect.noticed is not None:
+            noticed[id(suspect.member)] = min(suspect.noticed, noticed.get(id(suspect.member), suspect.noticed))
+    for suspect in failed:
+        time = noticed.get(id(suspect.member))
+        # A victim's own words speak for the change; of one without words the order has to be proven.
+        slack = 0.0 if suspect.signature is not None else clocks.slack(clock, suspect.clock, began)
+        if time is None or time <= began + slack:
+            return False
+    return True
+
+
 def is_consequence(error: FailureText | None) -> bool:
     """Whether an agent's error says that something else had happened: a closed rendezvous, or a store that is gone."""
     if error is None:

@@ -39,11 +39,14 @@ def _name_ranks(agent: Agent) -> None:
     first_node = first_node and not any(stint.membership for stint in agent.stints)
     for stint in agent.stints:
         labelled = {p.local_rank: p.rank for p in stint.printed if p.local_rank is not None and p.rank is not None}
+        only = _only_speaker(stint)
         for worker in stint.workers:
             local_rank = worker.local_rank
             if worker.rank is not None or local_rank is None:
                 continue
             rank = stint.ranks_of.get(local_rank, labelled.get(local_rank))
+            if rank is None and worker.exit_code == 1 and only is not None and only >= local_rank:
+                rank, worker.rank_presumed = only, True
             if rank is None and first_node:
                 rank, worker.rank_presumed = local_rank, True
             if rank is not None and rank not in stint.ranked():
@@ -51,6 +54,13 @@ def _name_ranks(agent: Agent) -> None:
                 stint.note(worker)
         if stint.ranks_of:
             _add_others(stint)
+
+
+def _only_speaker(stint: Stint) -> int | None:
+    """The one rank that printed an uncaught exception, where the agent named one worker that an exception ended."""
+    speakers = {p.rank for p in stint.printed if p.rank is not None and p.text.traceback is not None}
+    named = [w for w in stint.workers if w.local_rank is not None and w.stop is None]
+    return speakers.pop() if len(speakers) == len(named) == 1 else None
 
 
 def _add_others(stint: Stint) -> None:

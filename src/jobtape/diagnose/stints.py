@@ -36,6 +36,9 @@ class Cast:
         if self.fixed is not None:
             return self.fixed
         agent = self._by_key.get((host, pid))
+        if agent is None and not host and pid > 0:
+            # A damaged record has lost its host: it is no other agent.
+            agent = next((each for each in reversed(self.agents) if each.pid == pid), None)
         if agent is None:
             if pid <= 0:
                 return self.by_host(host)

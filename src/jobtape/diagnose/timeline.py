@@ -166,11 +166,13 @@ def _frame(
     over = max(moments.over if moments.over is not None else up if up is not None else at, at)
     track = Track(at, min(over, end), keep=True)
     first = before is None
-    idle = "unattributed" if first or not known else "restarting"
+    # Where nothing tells when the workers were started, most of the time they may have run.
+    untold = group.has_workers and moments.up is None and moments.formed is None
+    idle = "unattributed" if first or untold or not known else "restarting"
     if up is not None:
         _lay_before(track, max(up, at), moments, gaps, idle, group, before)
     if group.has_workers:
-        track.lay("rendezvous" if first else "restarting", up if up is not None else at)
+        track.lay("rendezvous" if first else idle if untold else "restarting", up if up is not None else at)
     else:
         track.lay("rendezvous", over)
     started = track.at_ns
@@ -237,6 +239,8 @@ def _moments(group: Group, attempt: Attempt, clocks: Clocks, end: int) -> _Momen
     if not group.has_workers:
         return _Moments(joining, None, None, ended)
     up = nanoseconds(attempt.started)
+    if up is None and formed is None:
+        joining = []  # what opened the stint is a line about its end
     cause = attempt.cause
     if cause is not None and attempt.outcome != "running":
         noticed = nanoseconds(cause.detected)

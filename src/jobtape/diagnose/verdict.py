@@ -58,6 +58,9 @@ def judge(group: Group, suspects: Sequence[Suspect], clocks: Clocks, *, went_on:
     if own:
         return _rank_failed(own, group, suspects, clocks)
     vague = [s for s in failed if s.ending == VAGUE]
+    if not any(map(_speaks_for_itself, vague)) and nodes.changed_before(failed, suspects, group, clocks):
+        _assign_collateral(failed)
+        return None
     silent = [] if any(map(_speaks_for_itself, vague)) else nodes.silent_before(group, failed, clocks)
     if silent and (failed or went_on or not _any_succeeded(group)):
         return _node_lost(silent[0], group, suspects)
@@ -65,8 +68,11 @@ def judge(group: Group, suspects: Sequence[Suspect], clocks: Clocks, *, went_on:
     if vague:
         absence = judge_absence(scene, timed_out=True) if _aborted_by_watchdogs(failed, suspects) else None
         return absence or _rank_failed(vague, group, suspects, clocks)
+    if (member := nodes.erring_before(failed, group, clocks)) is not None:
+        _assign_collateral(failed)
+        return msgspec.structs.replace(cause_of_agent(member, clocks), confidence="likely")
     if failed:
-        return judge_absence(scene) or _only_victims(failed, suspects, clocks)
+        return judge_absence(scene) or _only_victims(failed, group, suspects, clocks)
     gone = vanished(suspects)
     if len(gone) == 1 and not any(s.worker.alive for s in suspects):
         return vanished_rank(gone[0], scene)
@@ -317,6 +323,7 @@ def _is_inferred(suspect: Suspect) -> bool:
 def _all_accounted_for(group: Group, suspects: Sequence[Suspect]) -> bool:
     """Whether it is known of every rank how it ended."""
     ranks = max((m.stint.world_size or 0 for m in group.members), default=0)
+    ranks = max([ranks, *(s.worker.rank + 1 for s in suspects if s.worker.rank is not None)])
     nodes_missing = group.group_world_size is not None and len(group.members) < group.group_world_size
     return not nodes_missing and len(suspects) >= ranks and all(s.ending != UNKNOWN for s in suspects)
 
@@ -329,10 +336,11 @@ def _node_lost(node: nodes.Silent, group: Group, suspects: Sequence[Suspect]) ->
     return causes.of_silence(node, suspects, erring, nodes.missed(group, node.member.agent.descriptor))
 
 
-def _only_victims(failed: Sequence[Suspect], suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
+def _only_victims(failed: Sequence[Suspect], group: Group, suspects: Sequence[Suspect], clocks: Clocks) -> Cause:
     for suspect in failed:
         suspect.role = "collateral"
-    first = _first_of(failed, clocks)
+    # The peer that a victim lost may be one without a record.
+    first = _first_of(failed, clocks) if _all_accounted_for(group, suspects) else None
     if first is None:
         return causes.of_victims(failed, suspects)
     first.role = "first"

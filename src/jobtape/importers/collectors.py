@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from jobtape.importers.clock import Stamp
 from jobtape.importers.envelopes import open_envelope
-from jobtape.importers.foreign import LONGEST_LINE, Lines
+from jobtape.importers.foreign import LONGEST_LINE, Lines, without_colours
 from jobtape.importers.labels import FORMS, Form
 from jobtape.importers.prefixes import find_stamp
 
@@ -39,7 +39,6 @@ _TIMES = tuple(
         rb"(?P<time>\[?" + _CLOCK + rb"\]?)(?: |$)",
     )
 )
-_COLOURS = re.compile(rb"\x1b\[[0-9;:?]{0,20}[A-Za-z]")
 _OF_TORCH = re.compile(
     rb"[A-Z](?:\d{4}){1,2} " + _CLOCK + rb" +\d+ [^\s\]]*torch/|\[\d{4}-\d\d-\d\d " + _CLOCK + rb"\] torch"
     rb'|(?:DEBUG|INFO|WARNING|ERROR):torch|\{"name": ?"|={40,}$|\[INFO\] \d{4}-'
@@ -86,7 +85,7 @@ class Collector:
         elif (envelope := open_envelope(raw.decode("utf-8", "replace"))) is None:
             yield Line(number, raw)
         else:
-            text = envelope.text.encode("utf-8", "replace")
+            text = without_colours(envelope.text.encode("utf-8", "replace"))
             node = self._known(envelope.node)
             if self._ended and not text.endswith(b"\n"):
                 self._keep((node, envelope.stream), Line(number, text, node, envelope.stamp))
@@ -106,8 +105,6 @@ class Collector:
         return self.form.host(label) if self.form is not None and label else label
 
     def _open(self, number: int, raw: bytes, stamp: Stamp | None = None) -> Iterator[Line]:
-        if (self.times or self.form) and b"\x1b" in raw[:64]:
-            raw = _COLOURS.sub(b"", raw[:512]) + raw[512:]
         if self.times is not None and (match := self.times.match(raw)):
             stamp = _read(match) or stamp
             if match.groupdict().get("flag"):
@@ -163,7 +160,7 @@ def find_collector(path: Path) -> Collector:
         raws = [e.text.rstrip("\n").encode("utf-8", "replace") for e in envelopes]
     else:
         collector = Collector()
-    texts = [_COLOURS.sub(b"", raw[:512]) for raw in raws]
+    texts = [without_colours(raw[:512]) for raw in raws]
     collector.times, texts = _times(texts)
     collector.form, texts = _form(texts)
     if collector.form is not None and collector.times is None and not collector.form.heading:

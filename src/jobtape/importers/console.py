@@ -24,7 +24,6 @@ from jobtape.importers.worker_output import WorkerError, WorkerOutput
 from jobtape.tape.records import EventRecord
 from jobtape.tape.values import plain_text
 
-_COLOURS = re.compile(r"\x1b\[[0-9;:?]{0,20}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)")
 _WORTH_READING = re.compile(
     rb"[\[{}\x00\x1b\x80-\xff]|torch|Traceback|slurm|srun|sbatch|salloc|scancel|rocess |oom-kill|Normal |Warning "
 )
@@ -134,8 +133,6 @@ class Console:
         garbage = not intact and (raw[0] == 0 or text[0] == "\ufffd")
         if not intact:
             text = text.replace("\0", "")
-        if b"\x1b" in raw:
-            text = _COLOURS.sub("", text)
         if (glued := behind_bars(text)) is not None:
             text = glued
         prefix = read_prefix(text, stamp)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 from collections import deque
 from collections.abc import Iterator
@@ -81,10 +82,18 @@ def shown(path: Path) -> str:
     return text if text.isprintable() else repr(text)
 
 
+_COLOURS = re.compile(rb"\x1b\[[0-9;:?]{0,20}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)")
+
+
+def without_colours(raw: bytes) -> bytes:
+    """A line without what only a terminal understands: a tool may have coloured each line as a whole."""
+    return _COLOURS.sub(b"", raw) if b"\x1b" in raw else raw
+
+
 class Lines:
     """The lines of a file with their numbers, from 1; ``None`` stands for one longer than `LONGEST_LINE`.
 
-    The trailing LF, or CR LF, is taken off. Lines handed back by `push_back` come again.
+    Colours and the trailing LF, or CR LF, are taken off. Lines handed back by `push_back` come again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -123,6 +132,7 @@ class Lines:
                         self._skip_line(file)
                         yield number, None
                         continue
+                    raw = without_colours(raw)
                     if raw[-1:] == b"\r":
                         raw = raw[:-1]
                     yield number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw

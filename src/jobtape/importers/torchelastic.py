@@ -15,12 +15,18 @@ from jobtape.importers.clock import FileClock, Stamp, YearSurvey
 from jobtape.importers.collectors import Collector, Line, find_collector, find_hosts
 from jobtape.importers.console import Console
 from jobtape.importers.foreign import Lines
+from jobtape.importers.listings import open_listing
 from jobtape.importers.log_lines import read_log_line
 from jobtape.importers.onto_tape import ForeignFile
 from jobtape.importers.prefixes import read_prefix
+from jobtape.importers.rendezvous_lines import read_rendezvous
 from jobtape.importers.repeats import Repeats
+from jobtape.importers.scheduler_lines import read_scheduler_line
 
 _BEGINS_A_PREFIX = frozenset(bytes([byte]) for byte in b"0123456789[<ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+_OF_A_SCHEDULER = (b"slurmstepd", b"srun: ")
+_READERS_OF_A_LINE = (read_log_line, read_rendezvous, open_listing, read_scheduler_line)
 
 MOST_HELD_BYTES = 128 << 20
 """Of closing blocks of several nodes that are not whole yet, shared equally among them."""
@@ -52,11 +58,11 @@ def fits(raw: bytes) -> bool:
     if raw == closing_block.ROOT:
         return True
     if raw[:1] != b"{":
-        if b"torch" not in raw[:400]:
+        if not raw.startswith(_OF_A_SCHEDULER) and b"torch" not in raw[:400]:
             return False
         prefix = read_prefix(raw.decode("utf-8", "replace"))
         if prefix.worker or prefix.text[:1] != "{":
-            return not prefix.worker and read_log_line(prefix) is not None
+            return not prefix.worker and any(read(prefix) is not None for read in _READERS_OF_A_LINE)
         text = prefix.text
     else:
         text = raw.decode("utf-8", "replace")

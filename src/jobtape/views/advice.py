@@ -45,6 +45,7 @@ RECORD = "run under torchrun --event-log-handler=tape, a job leaves each worker'
 BY_HAND = "nothing on the record is wrong with the job: a terminal or a person sent {signal} to torchrun{on_host}"
 AGENT_GONE = "look what ended torchrun's own process{on_host}: the kernel's log (memory?), the scheduler, a person"
 ANY_EXCEPTION = "look at what {who} printed last (an exit code of 1 is what any uncaught exception gives)"
+NO_TRACEBACK = "look at what {who} printed before it{at}: the record has its message and no traceback"
 IN_COMMON = "look at what these ranks share, a setting or a file; no single one of them is to blame"
 GPU_MEMORY = "the GPU's memory ran out at {where}: look at sizes of batch and model, and who else is on the device"
 LOOP = 3
@@ -86,6 +87,8 @@ def look(cause: Cause) -> str:
         text = KILLED
     if cause.kind == "exception" and cause.error_type and cause.error_type.endswith("OutOfMemoryError"):
         text = GPU_MEMORY
+    elif cause.kind == "exception" and not cause.location and not cause.traceback:
+        text = NO_TRACEBACK
     if cause.kind == "preempted" and cause.signal not in {None, "SIGTERM"}:
         text = BY_HAND
     if cause.kind == "node_lost" and cause.pid is not None:
